@@ -1,0 +1,3 @@
+"""The ringline command."""
+
+__all__: list[str] = []
