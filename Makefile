@@ -1,0 +1,68 @@
+# Everything is installed into .venv beside this file, nothing globally.
+# Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# pyright is a Node program: the node on the PATH is used if there is one, else one is fetched.
+# What it fetches stays in the virtual environment.
+export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types spec spec-write mutants autobahn clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.product  ## a relay, a listener and a caller, and two attacks refused
+	$(BIN)/ringline demo
+
+test: $(VENV)/.developer  ## the whole test suite; make test TESTS=tests/unit/relay for a part
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+lint: $(VENV)/.developer  ## style, formatting, and which package may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(VENV)/.developer  ## rewrite the files as `make lint` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.developer  ## mypy and pyright, both strict
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+spec: $(VENV)/.developer  ## fail if a generated page of spec/ is stale
+	$(BIN)/python spec/build.py --check
+
+spec-write: $(VENV)/.developer  ## generate the pages of spec/ again
+	$(BIN)/python spec/build.py
+
+mutants: $(VENV)/.developer  ## take each rule of the seal away in turn: a test must notice
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
+
+autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
+	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)
+
+clean:  ## remove what was built and cached; .venv stays
+	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+# What `make demo` needs: the product and nothing else.
+$(VENV)/.product: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Ringline needs Python 3.11 or later; '$(PYTHON)' is `$(PYTHON) --version 2>&1`." >&2; \
+	  echo "Name a newer one: make PYTHON=python3.13 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+# What everything else needs. `--group` is why pip is brought up to date first.
+$(VENV)/.developer: $(VENV)/.product
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
