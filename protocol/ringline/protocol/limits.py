@@ -7,7 +7,6 @@ Defaults that an operator may change are in `DEFAULTS` of the relay's settings a
 from typing import Final
 
 __all__ = [
-    "AUTHORITY_SKEW_MS",
     "BODY_JSON_DEPTH",
     "CALLER_FRAME_BYTES",
     "CALLS_PER_HOUR",
@@ -130,7 +129,6 @@ TICKETS: Final = 10
 ENVELOPE_SKEW_MS: Final = 120_000
 SYNC_LIFE_MS: Final = 600_000
 DURABLE_LIFE_MS: Final = 72 * 3_600_000
-AUTHORITY_SKEW_MS: Final = 120_000
 
 # --- keys (envelope §3.3, §3.4; protocol §4, §10)
 CLOCK_SLACK_MS: Final = 3_600_000

@@ -1,0 +1,351 @@
+"""One registry of everything that can go wrong, and the exceptions that carry it.
+
+The registry is data: exit codes, HTTP statuses, close codes, retry rules and the pages of the
+documentation are read from it. A word is unique only within its family, because a relay's ``busy``
+and a peer's ``busy`` are different statements made by different parties (protocol §11).
+
+The exception tree::
+
+    RinglineError                 carries code, family and what is known of the call
+      ProtocolError               bytes or JSON that break a rule; nothing was done with them
+        EncodingError             text that is not canonical base64url
+        FrameError                a WebSocket message that is no frame of its direction
+        BodyError                 JSON under a seal that breaks protocol §9
+        StatementError            a card, prekey, succession or revocation that does not hold
+        TokenError                a log-in token that does not hold
+        KeyFileError              a key file that cannot be read
+        ContactError              a contact string that cannot be read
+      CannotOpen                  a sealed envelope that does not open; no reason is given
+      BadSignature                a signature that does not verify
+      WeakKey                     a public key that must not be used
+      MessageTooLarge             refused at the sender, nothing was sealed
+      ConfigError                 usage or configuration
+      TrustError                  untrusted_key, key_changed, revoked
+      TransportError              the relay cannot be reached or does not speak the protocol
+      HttpProblem                 an answer of the relay's HTTP interface that is no success
+      RelayError                  the relay says so, unauthenticated
+      PeerFailure                 the peer says so, sealed and signed
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Final
+
+__all__ = [
+    "REGISTRY",
+    "BadSignature",
+    "BodyError",
+    "CannotOpen",
+    "ConfigError",
+    "ContactError",
+    "EncodingError",
+    "ErrorCode",
+    "Family",
+    "FrameError",
+    "HttpProblem",
+    "KeyFileError",
+    "MessageTooLarge",
+    "PeerFailure",
+    "ProtocolError",
+    "RelayError",
+    "Retry",
+    "RinglineError",
+    "StatementError",
+    "TokenError",
+    "TransportError",
+    "TrustError",
+    "WeakKey",
+    "lookup",
+]
+
+
+class Family(StrEnum):
+    """Who makes the statement."""
+
+    RELAY = "relay"  # unauthenticated, in a call_error
+    PEER = "peer"  # sealed and signed by the other side
+    HTTP = "http"  # the relay, over HTTP, as application/problem+json
+    LOCAL = "local"  # this program, before or after anything was sent
+    END = "end"  # how a call ended, as its record and the exit code say it
+
+
+class Retry(StrEnum):
+    """What may be done after it (protocol §11)."""
+
+    NEVER = "never"
+    SAFE = "safe"  # nothing ran; the library itself retries once, with the same message_id
+    WAIT = "after retry_after_ms"
+    SAME_ID = "with the same message_id only"
+    NEW_CALL = "as a new call"
+    IDEMPOTENT = "only if the task is idempotent"
+    REPLAY = "by the callee's replay"
+    PERSON = "after a person acted"
+    UPGRADE = "after an upgrade"
+    REPORT = "report it"
+    CHOICE = "your choice"
+    NONE = "nothing to retry"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row: the word, who says it, and what each surface makes of it.
+
+    ``exit_code`` is the command line's, ``http_status`` that of a problem document, ``close_code``
+    that of a WebSocket close; None where the surface never shows it. ``section`` names the rule.
+    """
+
+    code: str
+    family: Family
+    retry: Retry
+    exit_code: int
+    http_status: int | None
+    close_code: int | None
+    section: str
+    summary: str
+
+
+_R, _P, _H, _L, _E = Family.RELAY, Family.PEER, Family.HTTP, Family.LOCAL, Family.END
+
+_ROWS: Final = (
+    # fmt: off
+    # --- call_error: the relay's word
+    ErrorCode("unknown_handle", _R, Retry.NEVER, 10, 404, None, "protocol §4", "no such handle, or this caller may not reach it; the relay does not say which"),
+    ErrorCode("offline", _R, Retry.SAFE, 11, None, None, "protocol §4", "no listener of the handle is connected; nothing was delivered"),
+    ErrorCode("busy", _R, Retry.SAFE, 12, None, None, "protocol §4", "no free place with the handle's listeners; nothing was delivered"),
+    ErrorCode("rate_limited", _R, Retry.WAIT, 13, 429, None, "protocol §4", "a budget of the relay is used up; nothing was delivered"),
+    ErrorCode("timeout", _R, Retry.SAME_ID, 14, None, None, "protocol §5", "a bound passed without an answer; the work may have run or still run"),
+    ErrorCode("canceled", _R, Retry.CHOICE, 15, None, None, "protocol §7", "the cancellation is confirmed: the work was removed, or was seen to stop"),
+    ErrorCode("unauthorized", _R, Retry.NEVER, 20, 401, None, "protocol §2", "the relay does not accept the log-in"),
+    ErrorCode("message_too_large", _R, Retry.NEVER, 33, 413, None, "protocol §2", "the frame is over the limit of its connection; nothing was delivered"),
+    ErrorCode("protocol_error", _R, Retry.NEVER, 32, 400, None, "protocol §2", "the relay or the listener refused the frame"),
+    # --- failures under a seal: the peer's word
+    ErrorCode("busy", _P, Retry.CHOICE, 1, None, None, "protocol §11", "the peer has no room for this call"),
+    ErrorCode("timeout", _P, Retry.CHOICE, 1, None, None, "protocol §11", "the peer stopped the work at its own bound"),
+    ErrorCode("agent_error", _P, Retry.CHOICE, 1, None, None, "protocol §11", "the peer's program failed"),
+    ErrorCode("blocked", _P, Retry.NEVER, 25, None, None, "protocol §11", "the peer does not accept this call from you"),
+    ErrorCode("task_unknown", _P, Retry.NEVER, 25, None, None, "protocol §11", "the peer offers no such task to you"),
+    ErrorCode("context_unknown", _P, Retry.NEW_CALL, 1, None, None, "protocol §11", "the conversation is over or was never yours; nothing ran"),
+    ErrorCode("message_too_large", _P, Retry.NEVER, 33, None, None, "protocol §11", "the message or the reply does not fit"),
+    ErrorCode("duplicate_conflict", _P, Retry.NEVER, 32, None, None, "envelope §3.9", "the message_id was used before for another message; nothing ran"),
+    # --- problem documents of the HTTP interface
+    ErrorCode("malformed", _H, Retry.NEVER, 32, 400, None, "protocol §9", "the request breaks the interface's rules"),
+    ErrorCode("unauthorized", _H, Retry.NEVER, 20, 401, None, "protocol §2", "the token does not hold"),
+    ErrorCode("forbidden", _H, Retry.NEVER, 20, 403, None, "protocol §9", "not for this identity, origin or host"),
+    ErrorCode("not_found", _H, Retry.NEVER, 10, 404, None, "protocol §9", "nothing there that this identity may see"),
+    ErrorCode("conflict", _H, Retry.NEVER, 2, 409, None, "protocol §9", "it contradicts what the relay holds"),
+    ErrorCode("already_terminal", _H, Retry.NONE, 2, 409, None, "protocol §7", "the call has ended; there is nothing to cancel"),
+    ErrorCode("too_late", _H, Retry.CHOICE, 2, 409, None, "protocol §7", "the listener could not stop the work any more"),
+    ErrorCode("unknown", _H, Retry.NEVER, 10, 404, None, "protocol §7", "no such call of this caller"),
+    ErrorCode("too_large", _H, Retry.NEVER, 33, 413, None, "protocol §9", "the request body is over the limit"),
+    ErrorCode("rate_limited", _H, Retry.WAIT, 13, 429, None, "protocol §9", "a budget of the relay is used up"),
+    ErrorCode("upgrade_required", _H, Retry.NEVER, 31, 426, None, "RFC 6455 §4.4", "this route speaks WebSocket version 13 only"),
+    ErrorCode("internal_error", _H, Retry.REPORT, 70, 500, 1011, "protocol §2", "a fault of the relay; it is logged there"),
+    ErrorCode("unavailable", _H, Retry.SAFE, 30, 503, 1001, "protocol §9", "the relay is not ready or is stopping"),
+    # --- this program's own
+    ErrorCode("config", _L, Retry.NEVER, 2, None, None, "command line", "the command or the configuration cannot work"),
+    ErrorCode("untrusted_key", _L, Retry.PERSON, 21, None, None, "envelope §7", "no pinned key for this peer; nothing was sealed"),
+    ErrorCode("key_changed", _L, Retry.PERSON, 22, None, None, "envelope §7", "the peer's key is not the pinned one; nothing was sealed"),
+    ErrorCode("bad_signature", _L, Retry.NEVER, 23, None, None, "envelope §3.8", "a sealed or signed text does not hold"),
+    ErrorCode("revoked", _L, Retry.NEVER, 24, None, 4001, "envelope §3.6", "the key was revoked by its owner"),
+    ErrorCode("relay_unreachable", _L, Retry.SAFE, 30, None, None, "protocol §2", "the relay did not answer"),
+    ErrorCode("version_unsupported", _L, Retry.UPGRADE, 31, None, None, "protocol §2.1", "no common protocol version"),
+    ErrorCode("protocol_error", _L, Retry.NEVER, 32, None, 1008, "protocol §2", "what was received breaks the protocol"),
+    ErrorCode("message_too_large", _L, Retry.NEVER, 33, None, 1009, "protocol §2", "over the limit; nothing was sealed or sent"),
+    ErrorCode("internal_error", _L, Retry.REPORT, 70, None, 1011, "command line", "a fault of this program"),
+    ErrorCode("detached", _L, Retry.CHOICE, 130, None, None, "protocol §11", "stopped waiting; what became of the call is not known here"),
+    # --- how calls end
+    ErrorCode("completed", _E, Retry.NONE, 0, None, None, "protocol §6.1", "answered"),
+    ErrorCode("failed", _E, Retry.CHOICE, 1, None, None, "protocol §6.1", "the peer's signed failure"),
+    ErrorCode("canceled", _E, Retry.CHOICE, 15, None, None, "protocol §6.1", "confirmed: the work never began, or was seen to stop"),
+    ErrorCode("expired", _E, Retry.NEW_CALL, 16, None, None, "protocol §6.1", "the time was over before the work began"),
+    ErrorCode("delivery_failed", _E, Retry.REPLAY, 17, None, None, "protocol §6.1", "no listener took the call"),
+    ErrorCode("indeterminate_execution", _E, Retry.IDEMPOTENT, 18, None, None, "protocol §6.1", "the work may have run; its outcome is lost"),
+    ErrorCode("still_running", _E, Retry.SAFE, 19, None, None, "protocol §9", "no end yet; ask again"),
+    ErrorCode("revoked", _E, Retry.NEVER, 24, None, None, "protocol §6.1", "one side lost its authority"),
+    # fmt: on
+)
+
+REGISTRY: Final[dict[tuple[Family, str], ErrorCode]] = {(row.family, row.code): row for row in _ROWS}
+
+
+def lookup(family: Family, code: str) -> ErrorCode:
+    """Return the row of ``code`` within ``family``.
+
+    Raises:
+        KeyError: the registry has no such word in that family.
+    """
+    return REGISTRY[family, code]
+
+
+class RinglineError(Exception):
+    """Root of all errors that Ringline raises on purpose.
+
+    ``str(error)`` says what happened. The rest is data, each None when not known: ``call_id``,
+    ``message_id``, ``retry_after_ms``, and ``next_step``, one sentence of what to do now.
+    """
+
+    family: ClassVar[Family] = Family.LOCAL
+    default_code: ClassVar[str] = "internal_error"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        call_id: str | None = None,
+        message_id: str | None = None,
+        retry_after_ms: int | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        self.info: ErrorCode = lookup(self.family, code or self.default_code)
+        self.call_id = call_id
+        self.message_id = message_id
+        self.retry_after_ms = retry_after_ms
+        self.next_step = next_step
+        super().__init__(message or self.info.summary)
+
+    @property
+    def code(self) -> str:
+        """The word of the registry, unique within `family`."""
+        return self.info.code
+
+    @property
+    def retry(self) -> Retry:
+        """What may be done after it."""
+        return self.info.retry
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that ends by it."""
+        return self.info.exit_code
+
+
+class ProtocolError(RinglineError):
+    """Bytes or JSON from outside that break a rule. Nothing was done with them."""
+
+    default_code = "protocol_error"
+
+
+class EncodingError(ProtocolError):
+    """Text that is not canonical unpadded base64url of the expected length (envelope §3.10)."""
+
+
+class FrameError(ProtocolError):
+    """A message that is no frame of its direction (protocol §2 "Refused frames").
+
+    ``correlation_id`` is set only when the message was recognisably a ``call_request`` and a well-formed
+    one could be read from it: the answer may then name it.
+    """
+
+    def __init__(self, message: str = "", *, correlation_id: str | None = None) -> None:
+        super().__init__(message)
+        self.correlation_id = correlation_id
+
+
+class BodyError(ProtocolError):
+    """JSON under a seal that breaks protocol §9."""
+
+
+class StatementError(ProtocolError):
+    """A card, prekey, succession or revocation that is malformed or does not hold."""
+
+
+class TokenError(ProtocolError):
+    """A log-in token that is malformed or does not hold; the answer never says why (protocol §2)."""
+
+
+class KeyFileError(ProtocolError):
+    """A key file that cannot be read: damaged, wrong passphrase, or out of bounds (envelope §7)."""
+
+    default_code = "config"
+
+
+class ContactError(ProtocolError):
+    """A contact string that cannot be read (envelope §7)."""
+
+    default_code = "config"
+
+
+class CannotOpen(RinglineError):
+    """A sealed envelope that does not open. One error for every cause, so that it is no oracle."""
+
+    default_code = "bad_signature"
+
+
+class BadSignature(RinglineError):
+    """A signature that does not verify under the key it was claimed for."""
+
+    default_code = "bad_signature"
+
+
+class WeakKey(RinglineError):
+    """A public key that must not be used: small order, mixed order, or not canonical (envelope §6)."""
+
+    default_code = "bad_signature"
+
+
+class MessageTooLarge(RinglineError):
+    """Refused at the sender before anything was sealed."""
+
+    default_code = "message_too_large"
+
+
+class ConfigError(RinglineError):
+    """Usage or configuration that cannot work."""
+
+    default_code = "config"
+
+
+class TrustError(RinglineError):
+    """A peer's key is not known, changed, or revoked. Nothing was sealed."""
+
+    default_code = "untrusted_key"
+
+
+class TransportError(RinglineError):
+    """The relay could not be reached, or what answered does not speak the protocol."""
+
+    default_code = "relay_unreachable"
+
+
+class HttpProblem(RinglineError):
+    """The relay's HTTP interface refused a request; ``code`` is that of its problem document."""
+
+    family = Family.HTTP
+    default_code = "internal_error"
+
+
+class RelayError(RinglineError):
+    """The relay says so; nobody has signed it (a ``call_error`` frame).
+
+    With a ``call_id`` the call has ended; without one, the frame admitted nothing (protocol §3).
+    """
+
+    family = Family.RELAY
+    default_code = "protocol_error"
+
+
+class PeerFailure(RinglineError):
+    """The peer says so, sealed and signed: a ``failed`` outcome.
+
+    ``detail`` is the peer's own text, up to 500 bytes: never print it raw to a terminal.
+    ``offered`` lists the task ids named with it.
+    """
+
+    family = Family.PEER
+    default_code = "agent_error"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        detail: str | None = None,
+        offered: tuple[str, ...] = (),
+        call_id: str | None = None,
+        message_id: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, call_id=call_id, message_id=message_id, next_step=next_step)
+        self.detail = detail
+        self.offered = offered
