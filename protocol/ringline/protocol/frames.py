@@ -105,7 +105,7 @@ class _Frame(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_
     """A JSON object whose ``type`` names it; unknown members are refused."""
 
 
-class CallRequest(_Frame, kw_only=True, tag="call_request"):
+class CallRequest(_Frame, frozen=True, kw_only=True, tag="call_request"):
     """Caller to relay: an encrypted call. ``delivery_mode`` absent means sync."""
 
     envelope: Envelope
@@ -120,7 +120,7 @@ class CallRequest(_Frame, kw_only=True, tag="call_request"):
             raise ValueError("a durable call_request needs message_id")
 
 
-class CallStatus(_Frame, kw_only=True, tag="call_status"):
+class CallStatus(_Frame, frozen=True, kw_only=True, tag="call_status"):
     """Relay to caller: lifecycle as the relay sees it, unauthenticated. Both ids always."""
 
     state: CallState
@@ -128,7 +128,7 @@ class CallStatus(_Frame, kw_only=True, tag="call_status"):
     correlation_id: CorrelationId
 
 
-class CallQueued(_Frame, kw_only=True, tag="call_queued"):
+class CallQueued(_Frame, frozen=True, kw_only=True, tag="call_queued"):
     """Relay to caller: a durable call is stored. A receipt, not a reply. Times are Unix ms."""
 
     call_id: CallId
@@ -143,7 +143,7 @@ class CallQueued(_Frame, kw_only=True, tag="call_queued"):
             raise ValueError("expires_at must be after submitted_at")
 
 
-class CallError(_Frame, kw_only=True, tag="call_error"):
+class CallError(_Frame, frozen=True, kw_only=True, tag="call_error"):
     """Relay to caller or listener: an operational error, unauthenticated.
 
     With ``call_id`` it ends that call; without one, the frame it answers admitted nothing (protocol §3).
@@ -156,7 +156,7 @@ class CallError(_Frame, kw_only=True, tag="call_error"):
     retry_after_ms: UnixMs | UnsetType = UNSET
 
 
-class IncomingCall(_Frame, kw_only=True, tag="incoming_call"):
+class IncomingCall(_Frame, frozen=True, kw_only=True, tag="incoming_call"):
     """Relay to listener: a call, with the routing data that the relay attests."""
 
     call_id: CallId
@@ -179,29 +179,29 @@ class IncomingCall(_Frame, kw_only=True, tag="incoming_call"):
             raise ValueError("a sync incoming_call has no delivery_mode, lease_id or execute_by")
 
 
-class CancelCall(_Frame, kw_only=True, tag="cancel_call"):
-    """Caller to relay, without lease: please cancel. Relay to listener: stop; with the current lease if durable."""
+class CancelCall(_Frame, frozen=True, kw_only=True, tag="cancel_call"):
+    """Caller to relay, without lease: please cancel. Relay to listener: stop; durable with its lease."""
 
     call_id: CallId
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallAccepted(_Frame, kw_only=True, tag="call_accepted"):
+class CallAccepted(_Frame, frozen=True, kw_only=True, tag="call_accepted"):
     """Listener to relay: the call is in its hands and journalled. Nothing has begun."""
 
     call_id: CallId
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallStarted(_Frame, kw_only=True, tag="call_started"):
-    """Listener to relay: sync, work has begun; durable, may it begin? Relay to listener: it may (protocol §6)."""
+class CallStarted(_Frame, frozen=True, kw_only=True, tag="call_started"):
+    """Listener to relay: sync, work has begun; durable, may it begin? Relay to listener: it may."""
 
     call_id: CallId
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallOutcome(_Frame, kw_only=True, tag="call_outcome"):
-    """Listener to relay to caller: the sealed, signed end. ``terminal_reason`` in the clear is display only."""
+class CallOutcome(_Frame, frozen=True, kw_only=True, tag="call_outcome"):
+    """Listener to relay to caller: the sealed, signed end. ``terminal_reason`` here is display only."""
 
     call_id: CallId
     terminal: Terminal
@@ -210,7 +210,7 @@ class CallOutcome(_Frame, kw_only=True, tag="call_outcome"):
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallRejected(_Frame, kw_only=True, tag="call_rejected"):
+class CallRejected(_Frame, frozen=True, kw_only=True, tag="call_rejected"):
     """Listener to relay: not mine to open. Relay to listener: that lease is gone (protocol §3)."""
 
     call_id: CallId
@@ -218,7 +218,7 @@ class CallRejected(_Frame, kw_only=True, tag="call_rejected"):
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallCancelled(_Frame, kw_only=True, tag="call_cancelled"):
+class CallCancelled(_Frame, frozen=True, kw_only=True, tag="call_cancelled"):
     """Listener to relay: ``pending``, the waiting work was removed; ``running``, it was seen to stop."""
 
     call_id: CallId
@@ -226,7 +226,7 @@ class CallCancelled(_Frame, kw_only=True, tag="call_cancelled"):
     lease_id: LeaseId | UnsetType = UNSET
 
 
-class CallNotCancelled(_Frame, kw_only=True, tag="call_not_cancelled"):
+class CallNotCancelled(_Frame, frozen=True, kw_only=True, tag="call_not_cancelled"):
     """Listener to relay, and relay to caller: the cancellation did not happen, and why."""
 
     call_id: CallId

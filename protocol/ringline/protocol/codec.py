@@ -1,0 +1,110 @@
+"""Bytes to frames and back. Every failure is a `FrameError`.
+
+msgspec checks types, patterns, ranges, unknown members, UTF-8 and surrogates. It keeps the last of two
+members with one name, which would let two readers see two different frames; `_no_duplicates` refuses
+those without a second parse in all but odd cases.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Union, cast, overload
+
+import msgspec
+from msgspec import UNSET
+
+from ringline.protocol import frames
+from ringline.protocol.errors import FrameError
+from ringline.protocol.names import is_correlation_id
+
+__all__ = ["decode", "encode"]
+
+_encoder: Final = msgspec.json.Encoder()
+_decoders: Final[Mapping[frames.Direction, msgspec.json.Decoder[Any]]] = {
+    direction: msgspec.json.Decoder(Union[members]) for direction, members in frames.DIRECTIONS.items()
+}
+# The path is ours and harmless; the rest of msgspec's message may quote the peer's text.
+_PATH: Final = re.compile(r" - at `([$.a-z_]+)`\Z")
+
+
+class _Hint(msgspec.Struct):
+    """The two members of a refused frame that its answer may depend on."""
+
+    type: str = ""
+    correlation_id: str = ""
+
+
+_hints: Final = msgspec.json.Decoder(_Hint)
+
+
+def encode(frame: frames.Frame) -> bytes:
+    """Return the JSON text of ``frame`` as UTF-8 bytes, its ``type`` first."""
+    return _encoder.encode(frame)
+
+
+@overload
+def decode(payload: bytes, direction: Literal["caller_to_relay"]) -> frames.CallerToRelay: ...
+@overload
+def decode(payload: bytes, direction: Literal["relay_to_caller"]) -> frames.RelayToCaller: ...
+@overload
+def decode(payload: bytes, direction: Literal["relay_to_listener"]) -> frames.RelayToListener: ...
+@overload
+def decode(payload: bytes, direction: Literal["listener_to_relay"]) -> frames.ListenerToRelay: ...
+def decode(payload: bytes, direction: frames.Direction) -> frames.Frame:
+    """Read one text message as a frame of ``direction``.
+
+    ``payload`` is the message's bytes, of any content; its size is the connection's business.
+
+    Raises:
+        FrameError: it is no such frame; nothing else is ever raised. `FrameError.correlation_id` is
+            set when the answer may name one (protocol §2 "Refused frames").
+    """
+    try:
+        frame = cast(frames.Frame, _decoders[direction].decode(payload))
+        _no_duplicates(payload, frame)
+    # RecursionError: arrays nested beyond what the parser takes. UnicodeDecodeError is a ValueError.
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        place = _PATH.search(str(error))
+        where = f" (at {place[1]})" if place else ""
+        raise FrameError(
+            f"not a frame of {direction.replace('_', ' ')}{where}", correlation_id=_hint(payload)
+        ) from None
+    return frame
+
+
+def _hint(payload: bytes) -> str | None:
+    """The correlation id of something that was meant as a ``call_request``, if one can be read."""
+    try:
+        hint = _hints.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    if hint.type == "call_request" and is_correlation_id(hint.correlation_id):
+        return hint.correlation_id
+    return None
+
+
+def _no_duplicates(payload: bytes, frame: frames.Frame) -> None:
+    """Raise ValueError when a member name occurs twice in one object.
+
+    A decoded frame has a known number of members, and outside strings a colon stands only between a
+    name and its value. Two members take free text; when neither holds a colon, the colons of the
+    payload are the members. Otherwise the payload is parsed again, slowly.
+    """
+    envelope: frames.Envelope | None = getattr(frame, "envelope", None)
+    traceparent = getattr(frame, "traceparent", UNSET)
+    free = (envelope.ct if envelope is not None else "", "" if traceparent is UNSET else traceparent)
+    if any(":" in text for text in free):
+        json.loads(payload, object_pairs_hook=_unique)
+        return
+    members = 1 + sum(getattr(frame, name) is not UNSET for name in frame.__struct_fields__)
+    if envelope is not None:
+        members += len(envelope.__struct_fields__)
+    if payload.count(b":") != members:
+        raise ValueError("a member name occurs twice")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member name occurs twice")
+    return members

@@ -1,0 +1,231 @@
+"""The life of a call: states, events, and one literal table (protocol §5, §6, §6.1).
+
+This file knows neither clocks nor connections. A missing key *is* the answer "that may not happen
+here"; `advance` turns it into `IllegalTransition`. The state table and the diagram of ``spec/`` are
+rendered from `TRANSITIONS`.
+
+Sync and durable calls share the states from acceptance on. What differs is what a start means: a
+listener reports the start of a sync call, and asks for that of a durable one, so that before
+`State.STARTED` a durable call is known not to have begun.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ringline.protocol.frames import CallState, RelayCode, TerminalReason
+
+__all__ = [
+    "FINAL",
+    "TRANSITIONS",
+    "WITH_CANCEL_FLAG",
+    "Event",
+    "IllegalTransition",
+    "Mode",
+    "State",
+    "Transition",
+    "advance",
+]
+
+
+class Mode(StrEnum):
+    """How a call is delivered."""
+
+    SYNC = "sync"
+    DURABLE = "durable"
+
+
+class State(StrEnum):
+    """Where a call stands. The values are those of call records, but for `PARKED`."""
+
+    RINGING = "ringing"  # sync: handed to an instance, not accepted
+    QUEUED = "queued"  # durable: stored, with nobody
+    LEASED = "leased"  # durable: handed out under a lease, not accepted
+    ACCEPTED = "accepted"  # in the listener's journal; sync: may start; durable: has not begun
+    STARTED = "started"  # sync: begun, says the listener; durable: granted, may have begun
+    PARKED = "parked"  # durable: three counted attempts; its record says delivery_failed without an end
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    EXPIRED = "expired"
+    DELIVERY_FAILED = "delivery_failed"
+    REVOKED = "revoked"
+    INDETERMINATE = "indeterminate_execution"
+
+    @property
+    def record(self) -> str:
+        """The word of the call record (protocol §9)."""
+        return "delivery_failed" if self is State.PARKED else self.value
+
+
+FINAL: Final = frozenset(
+    {
+        State.COMPLETED,
+        State.FAILED,
+        State.CANCELED,
+        State.EXPIRED,
+        State.DELIVERY_FAILED,
+        State.REVOKED,
+        State.INDETERMINATE,
+    }
+)
+
+
+class Event(StrEnum):
+    """What may happen to a call."""
+
+    LEASE = "lease"  # handed out under a lease
+    ACCEPT = "accept"  # call_accepted
+    START = "start"  # sync: call_started; durable: the grant
+    RELEASE = "release"  # lease lapsed or its connection was lost before the start
+    PARK = "park"  # the third counted attempt
+    REPLAY = "replay"  # the callee's owner tries again
+    COMPLETE = "complete"  # call_outcome completed
+    FAIL = "fail"  # call_outcome failed
+    FAIL_INDETERMINATE = "fail_indeterminate"  # call_outcome failed/indeterminate_execution
+    REJECT = "reject"  # call_rejected
+    CANCEL = "cancel"  # asked while with nobody
+    CANCELLED = "cancelled"  # call_cancelled after a request of the caller
+    STOPPED = "stopped"  # call_cancelled after the relay's own request at execute_by
+    REVOKED_STOPPED = "revoked_stopped"  # call_cancelled after the relay's request for lost authority
+    RING_BOUND = "ring_bound"  # no acceptance in time
+    CALL_BOUND = "call_bound"  # no end in time
+    INSTANCE_LOST = "instance_lost"  # its instance did not come back in time
+    EXECUTE_BY = "execute_by"  # the time is over before the start
+    STOP_BOUND = "stop_bound"  # no answer to the relay's own cancel_call in time
+    AUTHORITY_LOST = "authority_lost"  # before the start
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The next state, and what the caller is told.
+
+    ``status`` is a ``call_status`` state, ``error`` the code of the ``call_error`` that ends the call,
+    ``reason`` the terminal reason of the record. An outcome is told by the outcome itself.
+    """
+
+    to: State
+    status: CallState | None = None
+    error: RelayCode | None = None
+    reason: TerminalReason | None = None
+
+
+_S, _D = Mode.SYNC, Mode.DURABLE
+_completed: Final = Transition(State.COMPLETED, reason="completed")
+_failed: Final = Transition(State.FAILED, reason="failed")
+_lost: Final = Transition(State.INDETERMINATE, reason="indeterminate_execution")
+_lost_timeout: Final = Transition(State.INDETERMINATE, error="timeout", reason="indeterminate_execution")
+_rejected: Final = Transition(State.DELIVERY_FAILED, error="protocol_error", reason="delivery_failed")
+_canceled: Final = Transition(State.CANCELED, error="canceled", reason="canceled")
+_expired: Final = Transition(State.EXPIRED, error="timeout", reason="expired")
+_revoked: Final = Transition(State.REVOKED, reason="revoked")
+_accepted: Final = Transition(State.ACCEPTED, status="answered")
+_started: Final = Transition(State.STARTED, status="working")
+
+TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
+    # --- sync (protocol §5); admission puts the call into RINGING
+    (_S, State.RINGING, Event.ACCEPT): _accepted,
+    # protocol §3: a start without an acceptance implies it.
+    (_S, State.RINGING, Event.START): _started,
+    (_S, State.ACCEPTED, Event.START): _started,
+    # protocol §3: completed only from started; failed from any state in the listener's hands.
+    (_S, State.STARTED, Event.COMPLETE): _completed,
+    (_S, State.RINGING, Event.FAIL): _failed,
+    (_S, State.ACCEPTED, Event.FAIL): _failed,
+    (_S, State.STARTED, Event.FAIL): _failed,
+    (_S, State.RINGING, Event.FAIL_INDETERMINATE): _lost,
+    (_S, State.ACCEPTED, Event.FAIL_INDETERMINATE): _lost,
+    (_S, State.STARTED, Event.FAIL_INDETERMINATE): _lost,
+    (_S, State.RINGING, Event.REJECT): _rejected,
+    (_S, State.ACCEPTED, Event.REJECT): _rejected,
+    (_S, State.STARTED, Event.REJECT): _rejected,
+    (_S, State.RINGING, Event.CANCELLED): _canceled,
+    (_S, State.ACCEPTED, Event.CANCELLED): _canceled,
+    (_S, State.STARTED, Event.CANCELLED): _canceled,
+    # protocol §6.1: expired says only that no acceptance was read; after one, the work may have run.
+    (_S, State.RINGING, Event.RING_BOUND): _expired,
+    (_S, State.RINGING, Event.CALL_BOUND): _expired,
+    (_S, State.RINGING, Event.INSTANCE_LOST): _expired,
+    (_S, State.ACCEPTED, Event.CALL_BOUND): _lost_timeout,
+    (_S, State.ACCEPTED, Event.INSTANCE_LOST): _lost_timeout,
+    (_S, State.STARTED, Event.CALL_BOUND): _lost_timeout,
+    (_S, State.STARTED, Event.INSTANCE_LOST): _lost_timeout,
+    # --- durable (protocol §6); admission puts the call into QUEUED
+    (_D, State.QUEUED, Event.LEASE): Transition(State.LEASED),
+    (_D, State.LEASED, Event.ACCEPT): _accepted,
+    (_D, State.LEASED, Event.START): _started,
+    (_D, State.ACCEPTED, Event.START): _started,
+    (_D, State.LEASED, Event.RELEASE): Transition(State.QUEUED),
+    (_D, State.ACCEPTED, Event.RELEASE): Transition(State.QUEUED),
+    (_D, State.QUEUED, Event.PARK): Transition(State.PARKED),
+    (_D, State.LEASED, Event.PARK): Transition(State.PARKED),
+    (_D, State.ACCEPTED, Event.PARK): Transition(State.PARKED),
+    (_D, State.PARKED, Event.REPLAY): Transition(State.QUEUED),
+    (_D, State.STARTED, Event.COMPLETE): _completed,
+    (_D, State.LEASED, Event.FAIL): _failed,
+    (_D, State.ACCEPTED, Event.FAIL): _failed,
+    (_D, State.STARTED, Event.FAIL): _failed,
+    (_D, State.LEASED, Event.FAIL_INDETERMINATE): _lost,
+    (_D, State.ACCEPTED, Event.FAIL_INDETERMINATE): _lost,
+    (_D, State.STARTED, Event.FAIL_INDETERMINATE): _lost,
+    (_D, State.LEASED, Event.REJECT): _rejected,
+    (_D, State.ACCEPTED, Event.REJECT): _rejected,
+    (_D, State.STARTED, Event.REJECT): _rejected,
+    (_D, State.QUEUED, Event.CANCEL): _canceled,
+    (_D, State.PARKED, Event.CANCEL): _canceled,
+    (_D, State.LEASED, Event.CANCELLED): _canceled,
+    (_D, State.ACCEPTED, Event.CANCELLED): _canceled,
+    (_D, State.STARTED, Event.CANCELLED): _canceled,
+    (_D, State.QUEUED, Event.EXECUTE_BY): _expired,
+    (_D, State.LEASED, Event.EXECUTE_BY): _expired,
+    (_D, State.ACCEPTED, Event.EXECUTE_BY): _expired,
+    (_D, State.PARKED, Event.EXECUTE_BY): Transition(
+        State.DELIVERY_FAILED, error="offline", reason="delivery_failed"
+    ),
+    (_D, State.STARTED, Event.STOPPED): _expired,
+    (_D, State.STARTED, Event.REVOKED_STOPPED): _revoked,
+    (_D, State.STARTED, Event.STOP_BOUND): _lost_timeout,
+    (_D, State.STARTED, Event.INSTANCE_LOST): _lost_timeout,
+    (_D, State.QUEUED, Event.AUTHORITY_LOST): _revoked,
+    (_D, State.PARKED, Event.AUTHORITY_LOST): _revoked,
+    (_D, State.LEASED, Event.AUTHORITY_LOST): _revoked,
+    (_D, State.ACCEPTED, Event.AUTHORITY_LOST): _revoked,
+}
+
+# protocol §7: a release with the flag set ends the call in the same transaction, a flagged call is
+# neither handed out nor granted, and what stops at execute_by was then stopped for the caller.
+WITH_CANCEL_FLAG: Final[dict[tuple[Mode, State, Event], Transition | None]] = {
+    (_D, State.QUEUED, Event.LEASE): None,
+    (_D, State.LEASED, Event.START): None,
+    (_D, State.ACCEPTED, Event.START): None,
+    (_D, State.LEASED, Event.RELEASE): _canceled,
+    (_D, State.ACCEPTED, Event.RELEASE): _canceled,
+    (_D, State.LEASED, Event.PARK): _canceled,
+    (_D, State.ACCEPTED, Event.PARK): _canceled,
+    (_D, State.STARTED, Event.STOPPED): _canceled,
+}
+
+
+class IllegalTransition(Exception):
+    """The table has no such step. Whoever asked decides what the peer is told."""
+
+    def __init__(self, mode: Mode, state: State, event: Event) -> None:
+        super().__init__(f"a {mode} call that is {state} cannot take {event}")
+        self.mode = mode
+        self.state = state
+        self.event = event
+
+
+def advance(mode: Mode, state: State, event: Event, *, cancel_requested: bool = False) -> Transition:
+    """Return the step that ``event`` makes from ``state``.
+
+    Raises:
+        IllegalTransition: there is none; the call stays as it is.
+    """
+    key = (mode, state, event)
+    step = TRANSITIONS.get(key)
+    if cancel_requested and key in WITH_CANCEL_FLAG:
+        step = WITH_CANCEL_FLAG[key]
+    if step is None:
+        raise IllegalTransition(mode, state, event)
+    return step

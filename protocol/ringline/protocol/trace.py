@@ -1,0 +1,39 @@
+"""The trace rule: what a relay lets through of a W3C ``traceparent`` (protocol §3).
+
+Trace context is advisory. A value that breaks the rule is dropped, never repaired by guessing and never
+a reason to refuse a call.
+"""
+
+import re
+from typing import Final
+
+from ringline.protocol.limits import TRACEPARENT_BYTES
+
+__all__ = ["normalise"]
+
+_LAYOUT: Final = re.compile(
+    r"\A(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<rest>-.*)?\Z",
+    re.ASCII | re.DOTALL,
+)
+_NO_SPAN: Final = "0" * 16
+_SAMPLED: Final = 0x01
+
+
+def normalise(traceparent: str, correlation_id: str) -> str | None:
+    """Return ``traceparent`` as version 00 with the sampled flag alone, or None to drop it.
+
+    ``correlation_id`` is that of the same frame and must be the trace-id, which is therefore never
+    zero. Source: W3C Trace Context §3.2.2 and its versioning rule §4; protocol §3 "Trace rule".
+    """
+    if len(traceparent) > TRACEPARENT_BYTES:
+        return None
+    match = _LAYOUT.match(traceparent)
+    if match is None:
+        return None
+    version, trace, span, flags, rest = match.groups()
+    # Version ff is invalid for ever; version 00 ends with its flags; only a higher one may carry more.
+    if version == "ff" or (version == "00" and rest is not None):
+        return None
+    if trace != correlation_id or span == _NO_SPAN:
+        return None
+    return f"00-{trace}-{span}-{int(flags, 16) & _SAMPLED:02x}"
