@@ -542,9 +542,17 @@ class ContactError(ProtocolError):
 
 
 class CannotOpen(RinglineError):
-    """A sealed envelope that does not open. One error for every cause, so that it is no oracle."""
+    """A sealed envelope that does not open. One error for every cause, so that it is no oracle.
+
+    ``reason`` is one fixed word for tests: it is neither in ``str(error)`` nor in ``repr(error)``, and
+    must never be sent, logged or shown.
+    """
 
     default_code = "bad_signature"
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__()
+        self.reason = reason
 
 
 class BadSignature(RinglineError):
