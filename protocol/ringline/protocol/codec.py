@@ -21,7 +21,9 @@ __all__ = ["decode", "encode"]
 
 _encoder: Final = msgspec.json.Encoder()
 _decoders: Final[Mapping[frames.Direction, msgspec.json.Decoder[Any]]] = {
-    direction: msgspec.json.Decoder(Union[members]) for direction, members in frames.DIRECTIONS.items()
+    # A union made from a tuple at run time has no `X | Y` spelling.
+    direction: msgspec.json.Decoder(Union[members])  # noqa: UP007
+    for direction, members in frames.DIRECTIONS.items()
 }
 # The path is ours and harmless; the rest of msgspec's message may quote the peer's text.
 _PATH: Final = re.compile(r" - at `([$.a-z_]+)`\Z")

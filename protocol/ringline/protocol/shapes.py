@@ -1,0 +1,204 @@
+"""The JSON of the HTTP interface, as structs (protocol §9).
+
+Requests are closed: what a client sends and a relay decodes refuses unknown members. Responses are open:
+a client ignores members it does not know, so that a later relay may add some. Binary members are
+canonical unpadded base64url, checked where they are used.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from ringline.protocol import names
+from ringline.protocol.frames import Envelope
+from ringline.protocol.limits import INT_MAX
+
+__all__ = [
+    "CallEnd",
+    "CallList",
+    "CallRecord",
+    "Keys",
+    "KeysPublication",
+    "Policy",
+    "PrekeyPublication",
+    "Problem",
+    "Published",
+    "RelayInfo",
+    "RevocationStatement",
+    "SuccessionStatement",
+    "SupersededKeys",
+    "Ticket",
+    "TicketRequest",
+]
+
+Handle: TypeAlias = Annotated[str, Meta(pattern=names.HANDLE)]
+HashText: TypeAlias = Annotated[str, Meta(pattern=names.CARD_ID)]
+UnixMs: TypeAlias = Annotated[int, Meta(ge=0, le=INT_MAX)]
+Binary: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", max_length=16_384)]
+
+
+class _Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A closed object."""
+
+
+class _Response(Struct, frozen=True, kw_only=True):
+    """An open object."""
+
+
+class SuccessionStatement(_Request, frozen=True, kw_only=True):
+    """A succession (envelope §3.6): ``old_sig`` only when the old card committed to nobody."""
+
+    old_card_id: HashText
+    new_ipk: Binary
+    ts: UnixMs
+    sig: Binary
+    old_sig: Binary | UnsetType = UNSET
+
+
+class KeysPublication(_Request, frozen=True, kw_only=True):
+    """Body of ``PUT /v1/handles/{h}``: a signed card and a signed prekey statement."""
+
+    card: Binary
+    card_sig: Binary
+    prekey: Binary
+    prekey_sig: Binary
+    succession: SuccessionStatement | UnsetType = UNSET
+    invite: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
+
+
+class PrekeyPublication(_Request, frozen=True, kw_only=True):
+    """Body of ``PUT /v1/handles/{h}/prekeys``."""
+
+    prekey: Binary
+    prekey_sig: Binary
+
+
+class RevocationStatement(_Request, frozen=True, kw_only=True):
+    """Body of ``POST /v1/handles/{h}/revocations``; reason 0 unspecified, 1 compromised, 2 retired."""
+
+    card_id: HashText
+    reason: Annotated[int, Meta(ge=0, le=255)]
+    ts: UnixMs
+    by: Literal["identity", "next"]
+    sig: Binary
+    next_ipk: Binary | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.by == "next") != (self.next_ipk is not UNSET):
+            raise ValueError("next_ipk goes with by: next, and only with it")
+
+
+class Policy(_Request, frozen=True, kw_only=True):
+    """Who may reach a handle, and whether it takes durable calls. ``block`` wins (protocol §9)."""
+
+    offline: bool
+    accept: Literal["anyone", "listed", "invited"]
+    allow: Annotated[list[Handle], Meta(max_length=10_000)]
+    block: Annotated[list[Handle], Meta(max_length=10_000)]
+
+
+class TicketRequest(_Request, frozen=True, kw_only=True):
+    """Body of ``POST /v1/tickets``: the path and query that the ticket will open."""
+
+    htu: Annotated[str, Meta(min_length=1, max_length=1_024)]
+
+
+class Ticket(_Response, frozen=True, kw_only=True):
+    """A single-use stand-in for a token, for clients that cannot send headers. ``expires_at`` is Unix ms."""
+
+    ticket: str
+    expires_at: UnixMs
+
+
+class Keys(_Response, frozen=True, kw_only=True):
+    """Answer of ``GET /v1/handles/{h}``: the current card and prekey statement."""
+
+    handle: Handle
+    card: Binary
+    card_sig: Binary
+    prekey: Binary
+    prekey_sig: Binary
+    revoked: list[HashText]
+    succession: SuccessionStatement | UnsetType = UNSET
+    log_index: UnixMs | UnsetType = UNSET
+
+
+class SupersededKeys(_Response, frozen=True, kw_only=True):
+    """Answer of ``GET /v1/handles/{h}?card=<card_id>``: a card, current or superseded, without prekeys."""
+
+    handle: Handle
+    card: Binary
+    card_sig: Binary
+    revoked: list[HashText]
+
+
+class Published(_Response, frozen=True, kw_only=True):
+    """Answer to a publication: what the relay now holds."""
+
+    handle: Handle
+    card_id: HashText
+    serial: int
+    prekey_epoch: int
+
+
+class RelayInfo(_Response, frozen=True, kw_only=True):
+    """Answer of ``GET /v1/relay``; ``limits`` and ``budgets`` map names to integers."""
+
+    realm: Annotated[str, Meta(pattern=names.REALM)]
+    version: str
+    protocols: list[str]
+    suites: list[int]
+    features: list[str]
+    limits: dict[str, int]
+    budgets: dict[str, int]
+    started_at: UnixMs
+
+
+class CallRecord(_Response, frozen=True, kw_only=True):
+    """What the relay knows of a call: always all members, None where not known. Times are Unix ms.
+
+    ``state`` is a word of `ringline.protocol.lifecycle.State.record`. Unauthenticated.
+    """
+
+    call_id: str
+    from_: str = field(name="from")
+    to: str
+    mode: Literal["sync", "durable"]
+    state: str
+    terminal_reason: str | None
+    message_id: str | None
+    correlation_id: str
+    submitted_at: UnixMs
+    expires_at: UnixMs | None
+    started_at: UnixMs | None
+    finished_at: UnixMs | None
+    attempts: int
+    deferred_until: UnixMs | None
+    cancel_requested: bool
+    outcome: "CallEnd | None"
+
+
+class CallEnd(_Response, frozen=True, kw_only=True):
+    """The sealed outcome inside a record: what a ``call_outcome`` frame carries of it."""
+
+    terminal: Literal["completed", "failed"]
+    terminal_reason: str | None = None
+    envelope: Envelope
+
+
+class CallList(_Response, frozen=True, kw_only=True):
+    """One page of records; ``next`` is the cursor of the following one, or None."""
+
+    calls: list[CallRecord]
+    next: str | None
+
+
+class Problem(_Response, frozen=True, kw_only=True, omit_defaults=True):
+    """``application/problem+json`` (RFC 9457) with the word of the error registry."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str | UnsetType = UNSET
+    retry_after_ms: int | UnsetType = UNSET
