@@ -45,6 +45,8 @@ __all__ = [
     "PING_INTERVAL_MS",
     "PING_TIMEOUT_MS",
     "PREKEY_LIFE_MS",
+    "PREKEY_ROTATION_MS",
+    "PREKEY_SECRET_TAIL_MS",
     "PROGRAM_OUTPUT_BYTES",
     "RECORDS",
     "RECORD_LIFE_MS",
@@ -134,6 +136,9 @@ DURABLE_LIFE_MS: Final = 72 * 3_600_000
 CLOCK_SLACK_MS: Final = 3_600_000
 CARD_LIFE_MS: Final = 90 * 86_400_000 + CLOCK_SLACK_MS
 PREKEY_LIFE_MS: Final = 14 * 86_400_000 + CLOCK_SLACK_MS
+PREKEY_ROTATION_MS: Final = 86_400_000  # owners replace a prekey, callers ask for it anew, this often
+# After the last moment at which a caller may seal to a prekey: the longest call, and the skew of two clocks.
+PREKEY_SECRET_TAIL_MS: Final = DURABLE_LIFE_MS + 2 * ENVELOPE_SKEW_MS
 CARD_GRACE_MS: Final = 96 * 3_600_000  # a replaced card still counts for sealed calls
 CARD_LOGIN_GRACE_MS: Final = 48 * 3_600_000  # a replaced card still logs in
 KEY_FETCHES_PER_MINUTE: Final = 60
