@@ -25,7 +25,7 @@ def normalise(traceparent: str, correlation_id: str) -> str | None:
     ``correlation_id`` is that of the same frame and must be the trace-id, which is therefore never
     zero. Source: W3C Trace Context §3.2.2 and its versioning rule §4; protocol §3 "Trace rule".
     """
-    if len(traceparent) > TRACEPARENT_BYTES:
+    if len(traceparent.encode()) > TRACEPARENT_BYTES:
         return None
     match = _LAYOUT.match(traceparent)
     if match is None:
