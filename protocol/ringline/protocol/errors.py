@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """One registry of everything that can go wrong, and the exceptions that carry it.
 
 The registry is data: exit codes, HTTP statuses, close codes, retry rules and the pages of the
