@@ -1,0 +1,436 @@
+"""The sealed envelope: the only file that seals and opens.
+
+The sender signs the plaintext and its whole context, then encrypts both to the recipient's key with the
+same context as HPKE's ``info``. The opener reads no context from the envelope: he rebuilds it from the
+frame, his own keys and the peer he has pinned, so a value that was changed on the way is not a
+comparison that might be forgotten, but an envelope that does not open (envelope §1, §2).
+
+A request carries a one-time public key; its outcome is sealed to that key and bound to the digest of
+exactly what the caller signed.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, final
+
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.errors import (
+    BadSignature,
+    CannotOpen,
+    EncodingError,
+    MessageTooLarge,
+    ProtocolError,
+    WeakKey,
+)
+from ringline.protocol.frames import DeliveryMode, Envelope, Terminal
+from ringline.protocol.identity import HASH_BYTES
+from ringline.protocol.limits import INT_MAX, OUTCOME_CAP_BYTES, PAD_FLOOR_BYTES, REQUEST_CAP_BYTES
+from ringline.protocol.names import is_call_id, is_correlation_id, is_handle, is_message_id, is_realm
+from ringline.protocol.signing import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, verify
+from ringline.protocol.suites import SUITES, PrivateKey, key_id
+from ringline.protocol.transcript import Reader, digest, label, u8, u16, u64, vec
+
+__all__ = [
+    "Context",
+    "OpenedOutcome",
+    "OpenedRequest",
+    "OutcomeContext",
+    "Party",
+    "Recipient",
+    "RequestContext",
+    "SealedRequest",
+    "open_outcome",
+    "open_request",
+    "padded_size",
+    "request_digest",
+    "seal_outcome",
+    "seal_request",
+    "sign_input",
+]
+
+_PLAINTEXT_VERSION: Final = 1
+_HEAD_BYTES: Final = 1 + SIGNATURE_BYTES + 4  # version, signature, length of the body
+_REQUEST: Final = 1
+_OUTCOME: Final = 2
+_MODES: Final[dict[DeliveryMode, int]] = {"sync": 0, "durable": 1}
+_TERMINALS: Final[dict[Terminal, int]] = {"completed": 1, "failed": 2}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Who sends: a handle, its identity key, and the card whose operational key signs (32 bytes each)."""
+
+    handle: str
+    ipk: bytes
+    card_id: bytes
+
+    def __post_init__(self) -> None:
+        if not is_handle(self.handle) or len(self.ipk) != PUBLIC_BYTES or len(self.card_id) != HASH_BYTES:
+            raise ProtocolError("a sender needs a handle, an identity key and a card id")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Who is sealed to: a handle, its identity key, and a public key of a suite."""
+
+    handle: str
+    ipk: bytes
+    suite: int
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        suite = SUITES.get(self.suite)
+        if suite is None or len(self.public_key) != suite.npk:
+            raise ProtocolError("a recipient needs a public key of a known suite")
+        if not is_handle(self.handle) or len(self.ipk) != PUBLIC_BYTES:
+            raise ProtocolError("a recipient needs a handle and an identity key")
+
+    @property
+    def key_id(self) -> bytes:
+        """What names the public key: computed, never taken from an envelope (envelope §3.7 step 5)."""
+        return key_id(self.suite, self.public_key)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Everything around a request that its seal binds (envelope §3.5).
+
+    ``message_id`` is empty when the frame has none, ``iat`` and ``exp`` are Unix ms. Raises `ProtocolError`
+    for a value that breaks its pattern or range.
+    """
+
+    realm: str
+    sender: Party
+    recipient: Recipient
+    mode: DeliveryMode
+    message_id: str = ""
+    correlation_id: str
+    iat: int
+    exp: int
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def encode(self) -> bytes:
+        """Return the context as it is hashed into ``info`` and into what is signed."""
+        return _common(_REQUEST, self)
+
+    def answer(
+        self,
+        *,
+        card_id: bytes,
+        reply_public: bytes,
+        call_id: str,
+        terminal: Terminal,
+        digest: bytes,
+        iat: int,
+    ) -> "OutcomeContext":
+        """Return the context of this request's outcome, with the parts exchanged.
+
+        ``card_id`` is that of the listener's card which signs, ``reply_public`` the request's one-time key,
+        ``digest`` what `request_digest` gave for it. The outcome keeps the request's ``exp``.
+        """
+        return OutcomeContext(
+            realm=self.realm,
+            sender=Party(self.recipient.handle, self.recipient.ipk, card_id),
+            recipient=Recipient(self.sender.handle, self.sender.ipk, self.recipient.suite, reply_public),
+            mode=self.mode,
+            message_id=self.message_id,
+            correlation_id=self.correlation_id,
+            iat=iat,
+            exp=self.exp,
+            call_id=call_id,
+            terminal=terminal,
+            request_digest=digest,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeContext:
+    """Everything around an outcome that its seal binds; `RequestContext.answer` makes it.
+
+    ``iat`` is the time of sealing, ``exp`` the request's. Raises `ProtocolError` for a value that breaks
+    its pattern or range.
+    """
+
+    realm: str
+    sender: Party
+    recipient: Recipient
+    mode: DeliveryMode
+    message_id: str = ""
+    correlation_id: str
+    iat: int
+    exp: int
+    call_id: str
+    terminal: Terminal
+    request_digest: bytes
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not is_call_id(self.call_id) or self.terminal not in _TERMINALS:
+            raise ProtocolError("an outcome needs a call id and a known end")
+        if len(self.request_digest) != HASH_BYTES:
+            raise ProtocolError("an outcome needs the digest of its request")
+
+    def encode(self) -> bytes:
+        """Return the context as it is hashed into ``info`` and into what is signed."""
+        return b"".join(
+            (
+                _common(_OUTCOME, self),
+                vec(self.call_id.encode("ascii")),
+                u8(_TERMINALS[self.terminal]),
+                self.request_digest,
+            )
+        )
+
+
+Context: TypeAlias = RequestContext | OutcomeContext
+
+
+def _check(context: Context) -> None:
+    if not is_realm(context.realm):
+        raise ProtocolError("the realm is no realm name")
+    if context.mode not in _MODES:
+        raise ProtocolError("the delivery mode is unknown")
+    if not (is_message_id(context.message_id) or (context.message_id == "" and context.mode == "sync")):
+        raise ProtocolError("the message id is malformed, or missing on a durable call")
+    if not is_correlation_id(context.correlation_id):
+        raise ProtocolError("the correlation id is malformed")
+    if not (0 <= context.iat <= INT_MAX and 0 <= context.exp <= INT_MAX):
+        raise ProtocolError("a time is out of range")
+
+
+def _common(direction: Literal[1, 2], context: Context) -> bytes:
+    """The part of a context that both directions have. Each line is one binding (envelope §10)."""
+    sender, recipient = context.sender, context.recipient
+    return b"".join(
+        (
+            label("ctx"),
+            u8(direction),
+            u16(recipient.suite),
+            vec(context.realm.encode("ascii")),
+            vec(sender.handle.encode("ascii")),
+            sender.ipk,
+            sender.card_id,
+            vec(recipient.handle.encode("ascii")),
+            recipient.ipk,
+            recipient.key_id,
+            u8(_MODES[context.mode]),
+            vec(context.message_id.encode("ascii")),
+            vec(context.correlation_id.encode("ascii")),
+            u64(context.iat),
+            u64(context.exp),
+        )
+    )
+
+
+def sign_input(context: bytes, body: bytes) -> bytes:
+    """Return the 81 bytes that are signed for an encoded context and a body (envelope §3.5).
+
+    With the stored context, body, signature and card, anybody can check a receipt by it.
+    """
+    return label("sig") + digest(context) + digest(body)
+
+
+def request_digest(signed: bytes) -> bytes:
+    """Return what the outcome repeats of its request: the hash of the request's `sign_input`."""
+    return digest(signed)
+
+
+def padded_size(body_bytes: int, cap: int) -> int:
+    """Return the size of the plaintext for a body of that size, both in bytes (envelope §3.5).
+
+    PADME rounds up so that at most the logarithm of the size shows, for at most 12 % more; short ones all
+    look alike, and none exceeds ``cap``.
+    """
+    size = max(_HEAD_BYTES + body_bytes, PAD_FLOOR_BYTES)
+    exponent = size.bit_length() - 1
+    step = 1 << (exponent - exponent.bit_length())
+    return min(-(-size // step) * step, cap)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SealedRequest:
+    """A request on its way, and what its sender keeps of it."""
+
+    envelope: Envelope
+    digest: bytes
+    """`request_digest`, which the outcome will be bound to."""
+    context: bytes
+    """The encoded context."""
+    signature: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenedRequest:
+    """A request whose seal, signature and one-time key hold. The JSON is not parsed yet."""
+
+    reply_public: bytes
+    """The caller's one-time key, to which the outcome is sealed; of the suite of the request."""
+    json_bytes: bytes
+    digest: bytes
+    """`request_digest`, which the outcome repeats."""
+    context: bytes
+    """The encoded context."""
+    body: bytes
+    """One-time key and JSON as they were signed: with ``context``, ``signature`` and card, a receipt."""
+    signature: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenedOutcome:
+    """An outcome whose seal and signature hold. The JSON is not parsed yet.
+
+    ``json_bytes``, ``context``, ``signature`` and the signer's card together are the receipt.
+    """
+
+    json_bytes: bytes
+    context: bytes
+    """The encoded context."""
+    signature: bytes
+
+
+def seal_request(
+    context: RequestContext, json_bytes: bytes, reply_public: bytes, signing_key: SigningKey
+) -> SealedRequest:
+    """Sign and seal a request (envelope §3.5).
+
+    ``reply_public`` is a fresh key of the recipient's suite, whose secret is stored before anything is sent;
+    ``signing_key`` is the operational key of the sender's card.
+
+    Raises `MessageTooLarge` when the body does not fit, `WeakKey` for a recipient's key that must not be
+    used, `ConfigError` when the suite is not available here, `ValueError` for a reply key of the wrong size.
+    """
+    if len(reply_public) != SUITES[context.recipient.suite].npk:
+        raise ValueError("the reply key is not of the recipient's suite")
+    body = vec(reply_public) + json_bytes
+    encoded = context.encode()
+    envelope, signed, signature = _seal(context, encoded, body, REQUEST_CAP_BYTES, signing_key)
+    return SealedRequest(envelope, request_digest(signed), encoded, signature)
+
+
+def seal_outcome(context: OutcomeContext, json_bytes: bytes, signing_key: SigningKey) -> Envelope:
+    """Sign and seal an outcome to the one-time key of its request (envelope §3.5).
+
+    Raises `MessageTooLarge` when the body does not fit (a listener then seals a failure that says so),
+    `WeakKey`, and `ConfigError` when the suite is not available here.
+    """
+    return _seal(context, context.encode(), json_bytes, OUTCOME_CAP_BYTES, signing_key)[0]
+
+
+def open_request(
+    envelope: Envelope, private_key: PrivateKey, context: RequestContext, sender_spk: bytes
+) -> OpenedRequest:
+    """Open a request: steps 6 to 9 of envelope §3.7 up to the JSON, in that order.
+
+    ``context`` is rebuilt as step 5 says; ``sender_spk`` is the operational key of the sender's card, which
+    is verified.
+
+    Raises `CannotOpen`, and nothing else, for whatever is wrong.
+    """
+    encoded = context.encode()
+    body, signed, signature = _open(envelope, private_key, context, encoded, REQUEST_CAP_BYTES, sender_spk)
+    try:
+        reader = Reader(body)
+        reply_public = reader.vec()
+        SUITES[context.recipient.suite].check_public(reply_public)
+    except (EncodingError, WeakKey):
+        raise CannotOpen("reply key") from None
+    json_bytes = body[2 + len(reply_public) :]
+    return OpenedRequest(reply_public, json_bytes, request_digest(signed), encoded, body, signature)
+
+
+def open_outcome(
+    envelope: Envelope, private_key: PrivateKey, context: OutcomeContext, sender_spk: bytes
+) -> OpenedOutcome:
+    """Open an outcome with the one-time key of its request (envelope §3.8).
+
+    ``context`` is rebuilt from the pending call and the frame; ``sender_spk`` is the operational key of the
+    listener's verified card, which the envelope's ``sid`` selects.
+
+    Raises `CannotOpen`, and nothing else, for whatever is wrong.
+    """
+    encoded = context.encode()
+    body, _, signature = _open(envelope, private_key, context, encoded, OUTCOME_CAP_BYTES, sender_spk)
+    return OpenedOutcome(body, encoded, signature)
+
+
+def _info(context: bytes) -> bytes:
+    return label("hpke") + digest(context)
+
+
+def _seal(
+    context: Context, encoded: bytes, body: bytes, cap: int, signing_key: SigningKey
+) -> tuple[Envelope, bytes, bytes]:
+    """Return the envelope, what was signed, and the signature."""
+    if _HEAD_BYTES + len(body) > cap:
+        raise MessageTooLarge(
+            f"the body has {len(body)} bytes; {cap - _HEAD_BYTES} fit under a seal. Nothing was sealed.",
+            next_step="shorten the message, or what goes with it",
+        )
+    signed = sign_input(encoded, body)
+    signature = signing_key.sign(signed)
+    head = u8(_PLAINTEXT_VERSION) + signature + len(body).to_bytes(4, "big")
+    plaintext = (head + body).ljust(padded_size(len(body), cap), b"\0")
+    recipient = context.recipient
+    sealed = SUITES[recipient.suite].seal(recipient.public_key, _info(encoded), plaintext)
+    envelope = Envelope(
+        v=1,
+        suite=recipient.suite,
+        kid=b64encode(recipient.key_id),
+        sid=b64encode(context.sender.card_id),
+        iat=context.iat,
+        exp=context.exp,
+        ct=b64encode(sealed),
+    )
+    return envelope, signed, signature
+
+
+def _open(
+    envelope: Envelope, private_key: PrivateKey, context: Context, encoded: bytes, cap: int, sender_spk: bytes
+) -> tuple[bytes, bytes, bytes]:
+    """Return the body, what was signed, and the signature."""
+    recipient = context.recipient
+    if private_key.suite != recipient.suite or private_key.public != recipient.public_key:
+        raise CannotOpen("key")
+    # What the envelope says in the clear must be what the context was built from. The seal would not
+    # notice a change here when the caller of this function took a value from elsewhere.
+    if (envelope.v, envelope.suite, envelope.iat, envelope.exp) != (
+        1,
+        recipient.suite,
+        context.iat,
+        context.exp,
+    ):
+        raise CannotOpen("clear members")
+    if (envelope.kid, envelope.sid) != (b64encode(recipient.key_id), b64encode(context.sender.card_id)):
+        raise CannotOpen("clear ids")
+    try:
+        sealed = b64decode(envelope.ct)
+    except EncodingError:
+        raise CannotOpen("ciphertext encoding") from None
+    # envelope §3.7 step 6.
+    plaintext = SUITES[recipient.suite].open(private_key, _info(encoded), sealed)
+    # Step 7: one plaintext has one padding, so that its length carries nothing else.
+    if len(plaintext) < _HEAD_BYTES or plaintext[0] != _PLAINTEXT_VERSION:
+        raise CannotOpen("plaintext version")
+    signature = plaintext[1 : 1 + SIGNATURE_BYTES]
+    size = int.from_bytes(plaintext[1 + SIGNATURE_BYTES : _HEAD_BYTES], "big")
+    end = _HEAD_BYTES + size
+    if end > len(plaintext) or len(plaintext) != padded_size(size, cap):
+        raise CannotOpen("plaintext length")
+    if plaintext[end:] != bytes(len(plaintext) - end):
+        raise CannotOpen("padding")
+    body = plaintext[_HEAD_BYTES:end]
+    # Step 8.
+    signed = sign_input(encoded, body)
+    try:
+        verify(sender_spk, signed, signature)
+    except BadSignature:
+        raise CannotOpen("signature") from None
+    return body, signed, signature
