@@ -1,0 +1,168 @@
+"""The opening handshake as bytes: reading the request, writing the answer. Both edges share it.
+
+uvicorn parses the request first and writes it out again for the protocol that takes over; so what is read
+here is well-formed HTTP/1.1, and what is left to judge is whether it is a WebSocket upgrade.
+
+Source: RFC 6455 §4.2.
+"""
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ringline.protocol.errors import Family, lookup
+from ringline.relay.edge import Handshake, Refused
+
+__all__ = ["Headers", "Upgrade", "UpgradeError", "answer", "problem", "read_upgrade", "switching_protocols"]
+
+Headers = tuple[tuple[str, str], ...]
+
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """A valid upgrade request. ``key`` is what the answer must prove to have read."""
+
+    handshake: Handshake
+    key: str
+
+
+class UpgradeError(Exception):
+    """The request is no upgrade that can be granted; ``refused`` is the answer to it."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(f"refused with {refused.status}")
+        self.refused = refused
+
+
+def problem(code: str, detail: str = "", headers: Headers = ()) -> Refused:
+    """Return a problem document (RFC 9457) for one of the HTTP codes of the error registry."""
+    status = HTTPStatus(lookup(Family.HTTP, code).http_status or 500)
+    document = {"type": "about:blank", "title": status.phrase, "status": int(status), "code": code}
+    if detail:
+        document["detail"] = detail
+    return Refused(
+        status=int(status),
+        headers=(("content-type", "application/problem+json"), *headers),
+        body=msgspec.json.encode(document),
+    )
+
+
+def read_upgrade(request: bytes, *, remote: tuple[str, int] | None, secure: bool, received: float) -> Upgrade:
+    """Return the upgrade that the head of an HTTP request asks for.
+
+    ``remote``, ``secure`` and ``received`` are passed on, see `Handshake`.
+
+    Raises `UpgradeError`: 426 with the version that is spoken here for any other, 400 for everything else
+    that RFC 6455 §4.2.1 asks for and is not there, and for a body.
+    """
+    line, _, rest = request.partition(b"\r\n")
+    method, _, target = line.rpartition(b" ")[0].decode("latin-1").partition(" ")
+    handshake = Handshake(
+        method=method,
+        path="",
+        query="",
+        headers=_headers(rest),
+        remote=remote,
+        secure=secure,
+        received=received,
+    )
+    if method != "GET":
+        raise UpgradeError(problem("malformed", "a WebSocket is opened with GET"))
+    if _tokens(handshake, "upgrade") != ["websocket"] or "upgrade" not in _tokens(handshake, "connection"):
+        raise UpgradeError(problem("malformed", "not a WebSocket upgrade"))
+    if handshake.one("host") is None:
+        raise UpgradeError(problem("malformed", "exactly one Host header is needed"))
+    if handshake.all("transfer-encoding") or any(length != "0" for length in handshake.all("content-length")):
+        raise UpgradeError(problem("malformed", "an upgrade has no body"))
+    if handshake.one("sec-websocket-version") != "13":
+        raise UpgradeError(
+            problem(
+                "upgrade_required",
+                "WebSocket version 13 is spoken here",
+                (("sec-websocket-version", "13"), ("upgrade", "websocket")),
+            )
+        )
+    key = handshake.one("sec-websocket-key")
+    if key is None or not _is_key(key):
+        raise UpgradeError(problem("malformed", "Sec-WebSocket-Key is not 16 bytes of base64"))
+    path, query = _resource(target)
+    return Upgrade(handshake=replace(handshake, path=path, query=query), key=key)
+
+
+def _headers(lines: bytes) -> Headers:
+    pairs = (line.decode("latin-1").partition(":") for line in lines.split(b"\r\n") if line)
+    return tuple((name.lower(), value.strip(" \t")) for name, _, value in pairs)
+
+
+def _tokens(handshake: Handshake, name: str) -> list[str]:
+    return [token.strip().lower() for value in handshake.all(name) for token in value.split(",")]
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(key) == 24 and len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _resource(target: str) -> tuple[str, str]:
+    """Split the request target into path and query; an absolute URI names its resource too (§4.2.1)."""
+    if not target.startswith("/"):
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            target = ""
+        else:
+            target = f"{parts.path or '/'}?{parts.query}" if parts.scheme in ("http", "https") else ""
+    if not target.startswith("/") or not target.isascii() or "#" in target:
+        raise UpgradeError(problem("malformed", "the request target is not a path"))
+    path, _, query = target.partition("?")
+    return path, query
+
+
+def switching_protocols(key: str, subprotocol: str | None, common: Headers) -> bytes:
+    """Return the 101 that proves to have read ``key`` (RFC 6455 §4.2.2).
+
+    ``common`` are the headers that the server sends with every response. No extension is ever accepted
+    (protocol §2), so none is named.
+    """
+    accept = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
+    headers: Headers = (
+        *common,
+        ("upgrade", "websocket"),
+        ("connection", "Upgrade"),
+        ("sec-websocket-accept", accept),
+    )
+    if subprotocol is not None:
+        headers += (("sec-websocket-protocol", subprotocol),)
+    return _head(101, headers)
+
+
+def answer(refused: Refused, common: Headers) -> bytes:
+    """Return the HTTP response that refuses; ``common`` as in `switching_protocols`."""
+    named = {name.lower() for name, _ in refused.headers}
+    headers = (
+        *((name, value) for name, value in common if name not in named),
+        *refused.headers,
+        ("content-length", str(len(refused.body))),
+        ("connection", "close"),
+    )
+    return _head(refused.status, headers) + refused.body
+
+
+def _head(status: int, headers: Headers) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ValueError("a line break within a header")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
