@@ -1,0 +1,26 @@
+"""What the hub asks about identities. The directory answers; the hub keeps no keys and no policies."""
+
+from typing import Protocol
+
+from ringline.protocol.instant import Instant
+
+__all__ = ["Authority"]
+
+
+class Authority(Protocol):
+    """Who may speak for a handle, and who may reach it. Answers are immediate, from memory."""
+
+    def sender_valid(self, handle: str, card_id: str, now: Instant) -> bool:
+        """True if ``card_id`` (base64url) may sign requests of ``handle``: protocol §4 step 3.
+
+        That is the current card, or one replaced less than 96 h ago, and never a revoked one.
+        """
+        ...
+
+    def may_reach(self, caller: str, callee: str) -> bool:
+        """True if ``callee`` exists and its policy lets ``caller`` call it: protocol §4 step 4."""
+        ...
+
+    def takes_durable(self, callee: str) -> bool:
+        """True if the owner of ``callee`` allows calls to be stored: protocol §6."""
+        ...

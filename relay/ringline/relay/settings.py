@@ -1,0 +1,203 @@
+"""The bounds and budgets that an operator may change: one table, and a frozen value made from it.
+
+Settings come from the command line of a relay, never from the wire (protocol §4, §5). `TABLE` is the only
+place that knows a setting's default, unit and range.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, final
+
+from ringline.protocol import limits
+from ringline.protocol.errors import ConfigError
+
+__all__ = ["TABLE", "Kind", "Setting", "Settings"]
+
+_DAY_MS: Final = 86_400_000
+_GIB: Final = 1_073_741_824
+
+
+class Kind(StrEnum):
+    """What a setting is; ``GET /v1/relay`` shows bounds among its limits, and budgets apart."""
+
+    BOUND = "bound"
+    BUDGET = "budget"  # 0 turns it off
+    PROCESS = "process"  # concerns this process only and is not shown
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row. ``unit`` is for people; every value is an integer, ``least <= value <= most``."""
+
+    kind: Kind
+    default: int
+    unit: str
+    least: int
+    most: int
+    help: str
+
+
+_B, _Q, _P = Kind.BOUND, Kind.BUDGET, Kind.PROCESS
+
+# A table is read by its rows.
+# fmt: off
+TABLE: Final[Mapping[str, Setting]] = {
+    # --- budgets (protocol §4)
+    "CALLS_PER_HOUR": Setting(_Q, limits.CALLS_PER_HOUR, "requests", 0, 100_000,
+        "of one caller within BUDGET_WINDOW_MS"),
+    "CALLS_PER_PAIR_PER_HOUR": Setting(_Q, limits.CALLS_PER_PAIR_PER_HOUR, "requests", 0, 100_000,
+        "of one caller to one callee within BUDGET_WINDOW_MS"),
+    "TURNS": Setting(_Q, limits.TURNS, "calls", 0, 100_000,
+        "admitted with one correlation_id within TURN_WINDOW_MS of the first"),
+    "CALLER_PLACES_PERCENT": Setting(_Q, 50, "percent", 0, 100,
+        "of a handle's places that one caller may hold, but at least one place"),
+    "OUTCOME_RESENDS": Setting(_Q, 10, "sendings", 0, 1_000,
+        "of one stored outcome after its first, HTTP reads included"),
+    "FRAMES_PER_SECOND": Setting(_Q, 2_000, "frames", 0, 1_000_000,
+        "read from one connection; twice as many close it"),
+    "CONNECTIONS_PER_IDENTITY": Setting(_Q, 100, "connections", 0, 100_000,
+        "open at once for one handle, both roles together"),
+    "KEY_FETCHES_PER_MINUTE": Setting(_Q, limits.KEY_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
+        "for keys by one identity"),
+    # --- bounds of budgets
+    "BUDGET_WINDOW_MS": Setting(_B, limits.HOUR_MS, "ms", 1, _DAY_MS,
+        "over which the hourly budgets are counted"),
+    "TURN_WINDOW_MS": Setting(_B, limits.TURN_WINDOW_MS, "ms", 1, _DAY_MS,
+        "that the turns of a conversation may take"),
+    "AFFINITY_MS": Setting(_B, limits.CONTEXT_IDLE_MS, "ms", 1, _DAY_MS,
+        "for which a conversation stays with the instance that took it"),
+    # --- sync calls (protocol §5)
+    "RING_BOUND_MS": Setting(_B, limits.RING_BOUND_MS, "ms", 1, _DAY_MS,
+        "from hand-out to acceptance"),
+    "CALL_BOUND_MS": Setting(_B, limits.CALL_BOUND_MS, "ms", 1, _DAY_MS,
+        "from hand-out to the end"),
+    "GRACE_MS": Setting(_B, limits.GRACE_MS, "ms", 0, _DAY_MS,
+        "for a lost listener instance to return"),
+    "HOLD_MS": Setting(_B, limits.HOLD_MS, "ms", 0, _DAY_MS,
+        "for a caller without a connection to return"),
+    "RECORD_LIFE_MS": Setting(_B, limits.RECORD_LIFE_MS, "ms", 1, _DAY_MS,
+        "for which the record of an ended call answers repeats"),
+    "RECORDS": Setting(_B, limits.RECORDS, "records", 1, 10_000_000,
+        "of ended calls kept at most, oldest out"),
+    "RECORD_OUTCOME_BYTES": Setting(_B, limits.RECORD_OUTCOME_BYTES, "bytes", 0, 64 * _GIB,
+        "of outcomes kept with records at most, oldest out"),
+    "PARTY_LIFE_MS": Setting(_B, limits.CARD_GRACE_MS, "ms", 1, 30 * _DAY_MS,
+        "for which the two sides of a call may see each other's keys"),
+    # --- cancellation (protocol §7)
+    "CANCEL_WAIT_MS": Setting(_B, limits.CANCEL_WAIT_MS, "ms", 0, _DAY_MS,
+        "that an HTTP cancel waits for the listener"),
+    # --- connections (protocol §2)
+    "PING_INTERVAL_MS": Setting(_B, limits.PING_INTERVAL_MS, "ms", 1, _DAY_MS,
+        "between pings"),
+    "PING_TIMEOUT_MS": Setting(_B, limits.PING_TIMEOUT_MS, "ms", 1, _DAY_MS,
+        "of silence after a ping"),
+    "UNDECODABLE_FRAMES": Setting(_B, limits.UNDECODABLE_FRAMES, "frames", 1, 1_000_000,
+        "refused within UNDECODABLE_WINDOW_MS; one more closes the connection"),
+    "UNDECODABLE_WINDOW_MS": Setting(_B, limits.UNDECODABLE_WINDOW_MS, "ms", 1, _DAY_MS,
+        "over which refused frames are counted"),
+    # --- this process
+    "UNKNOWN_HANDLE_RELEASE_MS": Setting(_P, limits.UNKNOWN_HANDLE_RELEASE_MS, "ms", 0, 60_000,
+        "from the receipt to an unknown_handle, 401, 403 or 404"),
+    "PARTIES": Setting(_P, 1_000_000, "pairs", 1, 100_000_000,
+        "of parties remembered at most, oldest out"),
+    "MAX_BUFFERED_BYTES": Setting(_P, 8 * 1_048_576, "bytes", limits.LISTENER_FRAME_BYTES, 16 * _GIB,
+        "that wait for one slow reader before it is dropped"),
+    "DRAIN_BOUND_MS": Setting(_P, 25_000, "ms", 0, _DAY_MS,
+        "that running calls get when the relay stops"),
+    "DRAIN_RETRY_MS": Setting(_P, 2_000, "ms", 0, _DAY_MS,
+        "after which clients of a stopping relay are told to come back"),
+}
+# fmt: on
+
+_NUMBER: Final = re.compile(r"\A[0-9]{1,15}\Z", re.ASCII)
+
+# What no relay may change, shown beside the bounds.
+_FIXED: Final[Mapping[str, int]] = {
+    "message_bytes": limits.MESSAGE_BYTES,
+    "reply_bytes": limits.REPLY_BYTES,
+    "caller_frame_bytes": limits.CALLER_FRAME_BYTES,
+    "listener_frame_bytes": limits.LISTENER_FRAME_BYTES,
+    "request_ct_chars": limits.REQUEST_CT_CHARS,
+    "outcome_ct_chars": limits.OUTCOME_CT_CHARS,
+}
+
+
+def _of(name: str) -> int:
+    default: int = field(default=TABLE[name].default)
+    return default
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One value for each row of `TABLE`, under its name in lower case. Units are in the names."""
+
+    calls_per_hour: int = _of("CALLS_PER_HOUR")
+    calls_per_pair_per_hour: int = _of("CALLS_PER_PAIR_PER_HOUR")
+    turns: int = _of("TURNS")
+    caller_places_percent: int = _of("CALLER_PLACES_PERCENT")
+    outcome_resends: int = _of("OUTCOME_RESENDS")
+    frames_per_second: int = _of("FRAMES_PER_SECOND")
+    connections_per_identity: int = _of("CONNECTIONS_PER_IDENTITY")
+    key_fetches_per_minute: int = _of("KEY_FETCHES_PER_MINUTE")
+    budget_window_ms: int = _of("BUDGET_WINDOW_MS")
+    turn_window_ms: int = _of("TURN_WINDOW_MS")
+    affinity_ms: int = _of("AFFINITY_MS")
+    ring_bound_ms: int = _of("RING_BOUND_MS")
+    call_bound_ms: int = _of("CALL_BOUND_MS")
+    grace_ms: int = _of("GRACE_MS")
+    hold_ms: int = _of("HOLD_MS")
+    record_life_ms: int = _of("RECORD_LIFE_MS")
+    records: int = _of("RECORDS")
+    record_outcome_bytes: int = _of("RECORD_OUTCOME_BYTES")
+    party_life_ms: int = _of("PARTY_LIFE_MS")
+    cancel_wait_ms: int = _of("CANCEL_WAIT_MS")
+    ping_interval_ms: int = _of("PING_INTERVAL_MS")
+    ping_timeout_ms: int = _of("PING_TIMEOUT_MS")
+    undecodable_frames: int = _of("UNDECODABLE_FRAMES")
+    undecodable_window_ms: int = _of("UNDECODABLE_WINDOW_MS")
+    unknown_handle_release_ms: int = _of("UNKNOWN_HANDLE_RELEASE_MS")
+    parties: int = _of("PARTIES")
+    max_buffered_bytes: int = _of("MAX_BUFFERED_BYTES")
+    drain_bound_ms: int = _of("DRAIN_BOUND_MS")
+    drain_retry_ms: int = _of("DRAIN_RETRY_MS")
+
+    def with_values(self, values: Mapping[str, str]) -> "Settings":
+        """Return these settings with some replaced, by the names of `TABLE` and as decimal text.
+
+        Raises:
+            ConfigError: a name that is no setting, or a value that is no number of its range; the
+                message names the setting, `ConfigError.next_step` what may be written instead.
+        """
+        return replace(self, **{name.lower(): _number(name, text) for name, text in values.items()})
+
+    def limits(self) -> dict[str, int]:
+        """The ``limits`` of ``GET /v1/relay``: what is fixed, and the bounds of this relay."""
+        return dict(_FIXED) | self._of_kind(Kind.BOUND)
+
+    def budgets(self) -> dict[str, int]:
+        """The ``budgets`` of ``GET /v1/relay``; 0 says that one is off."""
+        return self._of_kind(Kind.BUDGET)
+
+    def _of_kind(self, kind: Kind) -> dict[str, int]:
+        names = (name.lower() for name, row in TABLE.items() if row.kind is kind)
+        return {name: getattr(self, name) for name in names}
+
+
+def _number(name: str, text: str) -> int:
+    row = TABLE.get(name)
+    if row is None:
+        near = difflib.get_close_matches(name.upper(), TABLE, n=3, cutoff=0.4)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"the settings are {', '.join(TABLE)}"
+        raise ConfigError(f"{name!r} is no setting of the relay", next_step=advice)
+    if _NUMBER.match(text) is None or not row.least <= int(text) <= row.most:
+        off = ", 0 turns it off" if row.kind is Kind.BUDGET else ""
+        raise ConfigError(
+            f"the setting {name} cannot be {text!r}",
+            next_step=f"give a whole number of {row.unit} from {row.least} to {row.most}{off}: {row.help}",
+        )
+    return int(text)
