@@ -1,3 +1,32 @@
-"""What caller and listener share: identity on disk, log-in, the link to a relay and pinned contacts."""
+"""What the two clients of a relay share: identity on disk, HTTP, log-in, connections, pinned keys."""
 
-__all__: list[str] = []
+from ringline.client.account import Account, OwnKey, Passphrase
+from ringline.client.address import DEFAULT_RELAY, LOCAL_REALM, RelayAddress
+from ringline.client.backoff import Backoff
+from ringline.client.clock import RelayClock
+from ringline.client.contacts import Contacts, Pin
+from ringline.client.home import Home
+from ringline.client.http import CancelAnswer, RelayHttp
+from ringline.client.link import Link, LinkUser
+from ringline.client.peers import Peer, Peers, Sender
+
+__all__ = [
+    "DEFAULT_RELAY",
+    "LOCAL_REALM",
+    "Account",
+    "Backoff",
+    "CancelAnswer",
+    "Contacts",
+    "Home",
+    "Link",
+    "LinkUser",
+    "OwnKey",
+    "Passphrase",
+    "Peer",
+    "Peers",
+    "Pin",
+    "RelayAddress",
+    "RelayClock",
+    "RelayHttp",
+    "Sender",
+]

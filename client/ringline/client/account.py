@@ -1,0 +1,481 @@
+"""One identity at one relay: its keys, its card, its prekeys, and when each of them is replaced.
+
+The identity key signs cards and may live elsewhere; the operational key, named by a card, does the daily
+work. Prekeys come from a chain beside the operational key. All are in files of `ringline.client.home`,
+which several processes of one person may use at a time.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+import msgspec
+
+from ringline.client.address import RelayAddress
+from ringline.client.home import Home, read_private, write_private
+from ringline.protocol import keyfile, token
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.envelope import Party
+from ringline.protocol.errors import ConfigError, KeyFileError
+from ringline.protocol.fingerprint import fingerprint
+from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
+from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
+from ringline.protocol.prekeys import Chain, Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
+from ringline.protocol.shapes import KeysPublication, PrekeyPublication
+from ringline.protocol.signing import SigningKey
+from ringline.protocol.suites import PrivateKey, available_suites
+
+__all__ = ["RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
+
+Passphrase: TypeAlias = Callable[[], str]
+"""Where a passphrase comes from: a prompt, a file descriptor, a file. Asked at most once, when needed."""
+
+RENEW_BEFORE_MS: Final = 30 * 86_400_000
+"""A card is replaced when less of its life is left than this."""
+
+
+class _Published(msgspec.Struct, forbid_unknown_fields=True):
+    """``published.json``: nothing secret, but when secrets may be deleted depends on it."""
+
+    suites: list[int]
+    cards: dict[str, dict[str, int]] = msgspec.field(default_factory=dict[str, dict[str, int]])
+    """By serial of the card: when which epoch was published, Unix ms."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OwnKey:
+    """A private key to open a request with, and the own card under which it was published."""
+
+    private: PrivateKey
+    card: SignedCard
+
+
+@final
+@dataclass(slots=True)
+class _Generation:
+    """One card with what hangs on it."""
+
+    keys: keyfile.AgentKeys
+    operational: SigningKey = field(repr=False)
+    published: dict[int, int]
+
+    @property
+    def card(self) -> Card:
+        return self.keys.card.card
+
+
+@final
+class Account:
+    """An identity, ready for use. Make one with `open`, `create` or `load`.
+
+    The methods that write files raise `ConfigError` when they cannot.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        address: RelayAddress,
+        handle: str,
+        generations: "list[_Generation]",
+        published: _Published,
+        passphrase: str | None,
+    ) -> None:
+        """For this module; use the class methods."""
+        self.home = home
+        self.address = address
+        self.handle = handle
+        self._generations = generations  # the current one first
+        self._published = published
+        self._passphrase = passphrase
+        self._ring: dict[bytes, OwnKey] = {}
+        self._ring_epoch = -1
+
+    @classmethod
+    def open(
+        cls,
+        home: Home,
+        address: RelayAddress,
+        handle: str,
+        now_ms: int,
+        *,
+        passphrase: Passphrase | None = None,
+        plain: bool | None = None,
+    ) -> "tuple[Account, bool]":
+        """Load an identity, or create it if there is none. Returns it and whether it is new.
+
+        The arguments are those of `create`. Of two processes that do this at the same time, one creates.
+        """
+        with home.lock(home.identity_folder(address, handle)):
+            if home.agent_key_file(address, handle).exists():
+                return cls.load(home, address, handle, now_ms, passphrase=passphrase), False
+            return cls._create(home, address, handle, now_ms, passphrase, plain, None), True
+
+    @classmethod
+    def create(
+        cls,
+        home: Home,
+        address: RelayAddress,
+        handle: str,
+        now_ms: int,
+        *,
+        passphrase: Passphrase | None = None,
+        plain: bool | None = None,
+        suites: Collection[int] | None = None,
+    ) -> "Account":
+        """Make a new identity and write its files. Nothing is published.
+
+        ``passphrase`` locks the key files; ``plain`` leaves them protected by their mode alone, which is the
+        default in the development realm only. ``suites`` is what prekeys are published for: by default
+        the best that runs here and no other, so that nobody can seal with less.
+
+        Raises `ConfigError` when the identity exists, or neither passphrase nor ``plain`` was chosen.
+        """
+        with home.lock(home.identity_folder(address, handle)):
+            if home.agent_key_file(address, handle).exists():
+                raise ConfigError(
+                    f"the identity {handle} exists already in {home.identity_folder(address, handle)}",
+                    next_step="use it, or choose another name with --as",
+                )
+            return cls._create(home, address, handle, now_ms, passphrase, plain, suites)
+
+    @classmethod
+    def load(
+        cls,
+        home: Home,
+        address: RelayAddress,
+        handle: str,
+        now_ms: int,
+        *,
+        passphrase: Passphrase | None = None,
+    ) -> "Account":
+        """Read an identity from its files; the identity key is not needed and not read.
+
+        Raises `ConfigError` when there is none, when others can read its files, and when they are damaged
+        or locked and the passphrase does not open them.
+        """
+        path = home.agent_key_file(address, handle)
+        try:
+            text = read_private(path)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"there is no identity {handle} for {address.base_url} in {home.root}",
+                next_step=f"make it: ringline init --as {handle}",
+            ) from None
+        secret = passphrase() if _is_sealed(path, text) and passphrase is not None else None
+        published = _read_published(path.parent)
+        generations = [_generation(_agent_keys(path, text, secret), published, now_ms)]
+        for older in sorted(path.parent.glob("agent.*.key"), reverse=True):
+            generations.append(
+                _generation(_agent_keys(older, read_private(older), secret), published, now_ms)
+            )
+        for generation in generations:
+            card = generation.card
+            if (card.realm, card.handle) != (address.realm, handle):
+                raise ConfigError(
+                    f"{path} is the key of {card.handle} in realm {card.realm}, "
+                    f"not of {handle} in {address.realm}",
+                    next_step="put it back to where it belongs",
+                )
+        known = published or _Published([max(available_suites())])
+        return cls(home, address, handle, generations, known, secret)
+
+    @classmethod
+    def _create(
+        cls,
+        home: Home,
+        address: RelayAddress,
+        handle: str,
+        now_ms: int,
+        passphrase: Passphrase | None,
+        plain: bool | None,
+        suites: Collection[int] | None,
+    ) -> "Account":
+        """Make the files; the lock is held."""
+        if passphrase is None and not (address.is_local if plain is None else plain):
+            raise ConfigError(
+                f"the keys of {handle} need a passphrase, or the decision to leave them unlocked",
+                next_step="give a passphrase, or say --plain to protect them by their file mode alone",
+            )
+        secret = passphrase() if passphrase is not None and not plain else None
+        if secret == "":
+            raise ConfigError(
+                "an empty passphrase protects nothing",
+                next_step="give a passphrase, or say --plain to leave the keys unlocked",
+            )
+        path = home.identity_key_file(address, handle)
+        try:
+            identity_keys = _identity_keys(path, read_private(path), lambda: secret or "")
+        except FileNotFoundError:
+            identity_keys = keyfile.IdentityKeys(SigningKey.generate().seed, SigningKey.generate().seed)
+            write_private(path, _format(identity_keys, secret, address, handle, now_ms))
+        keys = _new_agent_keys(identity_keys, address.realm, handle, 1, now_ms)
+        published = _Published(sorted(suites) if suites is not None else [max(available_suites())])
+        _write_published(path.parent, published)
+        write_private(home.agent_key_file(address, handle), _format(keys, secret, address, handle, now_ms))
+        return cls(home, address, handle, [_generation(keys, published, now_ms)], published, secret)
+
+    @property
+    def card(self) -> SignedCard:
+        """The current card."""
+        return self._generations[0].keys.card
+
+    @property
+    def ipk(self) -> bytes:
+        """The identity's public key, 32 bytes."""
+        return self.card.card.ipk
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity key as people compare it."""
+        return fingerprint(self.ipk)
+
+    @property
+    def party(self) -> Party:
+        """This identity as the sender of an envelope."""
+        return Party(self.handle, self.ipk, self.card.card.id)
+
+    @property
+    def operational(self) -> SigningKey:
+        """The key that signs messages, prekeys and log-ins."""
+        return self._generations[0].operational
+
+    @property
+    def suites(self) -> tuple[int, ...]:
+        """The suites that prekeys are published for, ascending."""
+        return tuple(suite for suite in self._published.suites if suite in available_suites())
+
+    @property
+    def was_published(self) -> bool:
+        """True when the current card was published from here at least once."""
+        return bool(self._generations[0].published)
+
+    def token(self, method: str, path: str, now_ms: int, jti: str) -> str:
+        """Return a log-in token for one request; ``now_ms`` is the relay's time, ``path`` without query."""
+        return token.mint(
+            self.operational,
+            handle=self.handle,
+            card_id=self.card.card.id,
+            realm=self.address.realm,
+            method=method,
+            path=path,
+            iat=now_ms // 1_000,
+            jti=jti,
+        )
+
+    def prekey(self, now_ms: int) -> SignedPrekey:
+        """Return the present statement: that of today, or the latest published if that is later."""
+        generation = self._generations[0]
+        epoch = max([epoch_at(now_ms), generation.keys.chain.epoch, *generation.published])
+        statement = generation.keys.chain.at(epoch).statement(generation.card.id, self.suites)
+        return SignedPrekey.sign(statement, generation.operational)
+
+    def publication(self, now_ms: int) -> KeysPublication:
+        """Return the body of ``PUT /v1/handles/{h}`` (protocol §9)."""
+        prekey = self.prekey(now_ms)
+        return KeysPublication(
+            card=b64encode(self.card.card.encode()),
+            card_sig=b64encode(self.card.signature),
+            prekey=b64encode(prekey.prekey.encode()),
+            prekey_sig=b64encode(prekey.signature),
+        )
+
+    def prekey_publication(self, now_ms: int) -> PrekeyPublication:
+        """Return the body of ``PUT /v1/handles/{h}/prekeys`` (protocol §9)."""
+        prekey = self.prekey(now_ms)
+        return PrekeyPublication(
+            prekey=b64encode(prekey.prekey.encode()), prekey_sig=b64encode(prekey.signature)
+        )
+
+    def rotation_due(self, now_ms: int) -> bool:
+        """True when today's prekeys were not published yet (envelope §3.4)."""
+        return epoch_at(now_ms) > max(self._generations[0].published, default=-1)
+
+    def renewal_due(self, now_ms: int) -> bool:
+        """True when the card should be replaced."""
+        return now_ms > self.card.card.not_after - RENEW_BEFORE_MS
+
+    def renew(self, now_ms: int, passphrase: Passphrase | None = None) -> None:
+        """Replace card and operational key; the new ones are to be published next.
+
+        What was sealed to the old prekeys can still be opened for as long as it may arrive. Raises
+        `ConfigError` when the identity key is not here or does not open.
+        """
+        folder = self.home.identity_folder(self.address, self.handle)
+        path = self.home.identity_key_file(self.address, self.handle)
+        with self.home.lock(folder):
+            self._adopt(now_ms)
+            if not self.renewal_due(now_ms):
+                return
+            try:
+                text = read_private(path)
+            except FileNotFoundError:
+                raise ConfigError(
+                    f"the card of {self.handle} runs out, and the identity key is not at {path}",
+                    next_step="bring the identity key back for the renewal",
+                ) from None
+            identity_keys = _identity_keys(path, text, passphrase or (lambda: self._passphrase or ""))
+            old = self._generations[0]
+            keys = _new_agent_keys(
+                identity_keys, self.address.realm, self.handle, old.card.serial + 1, now_ms
+            )
+            # The old keys first: after a crash here they are in two places, which does no harm.
+            self._save(folder / f"agent.{old.card.serial}.key", old.keys, now_ms)
+            self._save(folder / "agent.key", keys, now_ms)
+            self._generations.insert(0, _generation(keys, self._published, now_ms))
+            self._ring_epoch = -1
+
+    def note_published(self, prekey: str, now_ms: int) -> None:
+        """Note that today's statement was published, and delete the secrets that are not needed any more.
+
+        ``prekey`` is the statement as it was published, base64url. The caller may be in any thread.
+        """
+        statement = Prekey.decode(b64decode(prekey))
+        with self.home.lock(self.home.identity_folder(self.address, self.handle)):
+            self._adopt(now_ms)
+            for generation in self._generations:
+                if generation.card.id == statement.card_id:
+                    generation.published.setdefault(statement.epoch, now_ms)
+            self._forget(now_ms)
+            self._published.cards = {
+                str(generation.card.serial): {
+                    str(epoch): time for epoch, time in sorted(generation.published.items())
+                }
+                for generation in self._generations
+            }
+            _write_published(self.home.identity_folder(self.address, self.handle), self._published)
+
+    def refresh(self, now_ms: int) -> None:
+        """Take over what another process has renewed."""
+        with self.home.lock(self.home.identity_folder(self.address, self.handle)):
+            self._adopt(now_ms)
+
+    def own_key(self, kid: bytes, now_ms: int) -> OwnKey | None:
+        """Return the private key that a ``kid`` (32 bytes) names; None if deleted, or never ours."""
+        today = epoch_at(now_ms)
+        if self._ring_epoch != today:
+            ring: dict[bytes, OwnKey] = {}
+            for generation in reversed(self._generations):
+                last = max([today, *generation.published])
+                for key_id, private in generation.keys.chain.keyring(last, available_suites()).items():
+                    ring[key_id] = OwnKey(private, generation.keys.card)
+            self._ring, self._ring_epoch = ring, today
+        return self._ring.get(kid)
+
+    def _adopt(self, now_ms: int) -> None:
+        """Read the files again, which another process may have written; the lock is held."""
+        stored = Account.load(
+            self.home, self.address, self.handle, now_ms, passphrase=lambda: self._passphrase or ""
+        )
+        self._generations = stored._generations
+        self._published = stored._published
+        self._ring_epoch = -1
+
+    def _forget(self, now_ms: int) -> None:
+        """Delete the secrets whose time is over (envelope §3.4); the lock is held."""
+        folder = self.home.identity_folder(self.address, self.handle)
+        current, *older = self._generations
+        first = keep_from(current.published, now_ms) if current.published else current.keys.chain.epoch
+        if first > current.keys.chain.epoch:
+            current.keys = keyfile.AgentKeys(
+                current.keys.seed, current.keys.card, current.keys.chain.at(first)
+            )
+            self._save(folder / "agent.key", current.keys, now_ms)
+            self._ring_epoch = -1
+        replaced_at = min(current.published.values(), default=None)
+        for generation in older:
+            last = max(generation.published, default=generation.keys.chain.epoch)
+            if now_ms >= delete_at(window(last)[1], replaced_at):
+                (folder / f"agent.{generation.card.serial}.key").unlink(missing_ok=True)
+                self._generations.remove(generation)
+                self._ring_epoch = -1
+
+    def _save(self, path: Path, keys: keyfile.AgentKeys, now_ms: int) -> None:
+        write_private(path, _format(keys, self._passphrase, self.address, self.handle, now_ms))
+
+
+def _new_agent_keys(
+    identity: keyfile.IdentityKeys, realm: str, handle: str, serial: int, now_ms: int
+) -> keyfile.AgentKeys:
+    identity_key = SigningKey(identity.seed)
+    operational = SigningKey.generate()
+    following = identity.next_seed
+    card = Card(
+        realm=realm,
+        handle=handle,
+        ipk=identity_key.public,
+        serial=serial,
+        # envelope §3.3: one hour back, for peers whose clocks are slow.
+        not_before=now_ms - CLOCK_SLACK_MS,
+        not_after=now_ms - CLOCK_SLACK_MS + CARD_LIFE_MS,
+        spk=operational.public,
+        next=NO_NEXT if following is None else next_commitment(SigningKey(following).public),
+    )
+    chain = Chain.start(epoch_at(now_ms))
+    return keyfile.AgentKeys(operational.seed, SignedCard.sign(card, identity_key), chain)
+
+
+def _generation(keys: keyfile.AgentKeys, published: _Published | None, now_ms: int) -> _Generation:
+    if published is None:
+        # The file is lost. What it would tell decides about deletion, so the longest time is assumed.
+        return _Generation(keys, SigningKey(keys.seed), {keys.chain.epoch: now_ms})
+    times = published.cards.get(str(keys.card.card.serial), {})
+    return _Generation(
+        keys, SigningKey(keys.seed), {int(epoch): time for epoch, time in times.items() if epoch.isdigit()}
+    )
+
+
+def _format(keys: keyfile.Keys, secret: str | None, address: RelayAddress, handle: str, now_ms: int) -> str:
+    if secret is None:
+        return keyfile.format_plain(keys, handle=handle, realm=address.realm, created_ms=now_ms)
+    return keyfile.format_sealed(keys, secret, handle=handle, realm=address.realm, created_ms=now_ms)
+
+
+def _is_sealed(path: Path, text: str) -> bool:
+    try:
+        return keyfile.is_sealed(text)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+
+
+def _agent_keys(path: Path, text: str, secret: str | None) -> keyfile.AgentKeys:
+    try:
+        keys = keyfile.parse(text, secret)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+    if not isinstance(keys, keyfile.AgentKeys):
+        raise ConfigError(f"{path} is not an agent's key file", next_step="put it back to where it belongs")
+    return keys
+
+
+def _identity_keys(path: Path, text: str, passphrase: Passphrase) -> keyfile.IdentityKeys:
+    try:
+        keys = keyfile.parse(text, passphrase() if _is_sealed(path, text) else None)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+    if not isinstance(keys, keyfile.IdentityKeys):
+        raise ConfigError(
+            f"{path} is not an identity's key file", next_step="put it back to where it belongs"
+        )
+    return keys
+
+
+def _bad_file(path: Path, error: KeyFileError) -> ConfigError:
+    return ConfigError(f"{path}: {error}", next_step=error.next_step)
+
+
+def _read_published(folder: Path) -> _Published | None:
+    try:
+        return msgspec.json.decode(read_private(folder / "published.json"), type=_Published)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, ValueError):
+        raise ConfigError(
+            f"{folder / 'published.json'} is damaged",
+            next_step=f"delete it; the keys are then published once more: rm {folder / 'published.json'}",
+        ) from None
+
+
+def _write_published(folder: Path, published: _Published) -> None:
+    write_private(folder / "published.json", msgspec.json.encode(published).decode("ascii") + "\n")

@@ -1,0 +1,305 @@
+"""The relay's HTTP interface, as a client uses it (protocol §9).
+
+Every answer is the relay's word alone. What comes from a peer inside of it is verified elsewhere, by
+`ringline.client.peers` and when an envelope is opened.
+"""
+
+import asyncio
+import math
+import secrets
+from typing import Any, Final, Literal, TypeAlias, TypeVar, final
+
+import msgspec
+from msgspec import UNSET
+
+from ringline.client.account import Account
+from ringline.client.address import RelayAddress
+from ringline.client.clock import RelayClock
+from ringline.client.exchange import Answer, exchange, tls_context
+from ringline.protocol import shapes
+from ringline.protocol.encoding import b64encode
+from ringline.protocol.errors import (
+    REGISTRY,
+    ConfigError,
+    Family,
+    HttpProblem,
+    RinglineError,
+    TransportError,
+)
+from ringline.protocol.limits import SUBPROTOCOL
+
+__all__ = ["CancelAnswer", "RelayHttp", "problem_of"]
+
+CancelAnswer: TypeAlias = Literal["canceled", "requested", "already_terminal", "too_late", "unknown"]
+"""What a relay says to a cancellation over HTTP (protocol §7)."""
+
+_BY_STATUS: Final = {
+    400: "malformed",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    409: "conflict",
+    413: "too_large",
+    426: "upgrade_required",
+    429: "rate_limited",
+    500: "internal_error",
+    503: "unavailable",
+}
+_TEXT_CHARS: Final = 200
+_SECONDS_MAX: Final = 86_400
+
+_T = TypeVar("_T")
+
+
+@final
+class RelayHttp:
+    """The HTTP interface of one relay, logged in as one account.
+
+    Every method raises `TransportError` when the relay cannot be reached or does not answer as one, and
+    `HttpProblem` when it refuses. A 401 is met as protocol §2 says: the clock is corrected and the
+    request made once more; in the development realm, where a relay may have forgotten everybody, the
+    keys are then published again and the request made a last time.
+    """
+
+    def __init__(self, address: RelayAddress, account: Account, clock: RelayClock) -> None:
+        """Nothing is sent before a method is called."""
+        self.address = address
+        self.account = account
+        self.clock = clock
+        self._tls = tls_context(address)
+        self._publishing = asyncio.Lock()
+
+    @property
+    def tls(self) -> Any:
+        """The TLS settings, None without TLS: the WebSocket uses the same."""
+        return self._tls
+
+    async def info(self) -> shapes.RelayInfo:
+        """Return what the relay says of itself (``GET /v1/relay``).
+
+        Raises `ConfigError` when it is of another realm: a hard stop, because names and keys of one realm
+        mean nothing in another (protocol §1). Raises `TransportError` when it speaks no version known here.
+        """
+        answer = await exchange(self.address, "GET", "/v1/relay", headers=_HEADERS, tls=self._tls)
+        if answer.status != 200:
+            raise problem_of(self.address, "GET /v1/relay", answer)
+        info = self._decode(answer, shapes.RelayInfo)
+        if info.realm != self.address.realm:
+            raise ConfigError(
+                f"the relay at {self.address.base_url} says it is of realm {info.realm}, "
+                f"not {self.address.realm}. Nothing was sent.",
+                next_step=f"if that is the realm you mean: --realm {info.realm}",
+            )
+        if SUBPROTOCOL not in info.protocols:
+            raise TransportError(
+                f"the relay at {self.address.base_url} does not speak {SUBPROTOCOL}",
+                code="version_unsupported",
+                next_step="update Ringline here or at the relay",
+            )
+        return info
+
+    async def keys(self, handle: str) -> shapes.Keys:
+        """Return the current card and prekeys of a handle, as the relay tells them: not verified."""
+        return self._decode(await self._call("GET", f"/v1/handles/{handle}"), shapes.Keys)
+
+    async def card(self, handle: str, card_id: bytes) -> shapes.SupersededKeys:
+        """Return one card of a handle, current or superseded, as the relay tells it: not verified."""
+        path = f"/v1/handles/{handle}"
+        answer = await self._call("GET", path, query=f"?card={b64encode(card_id)}")
+        return self._decode(answer, shapes.SupersededKeys)
+
+    async def publish(self) -> None:
+        """Publish the account's card and current prekeys (``PUT /v1/handles/{h}``); twice is once.
+
+        Raises `HttpProblem` with code ``conflict`` when the handle is another identity's.
+        """
+        async with self._publishing:
+            publication = self.account.publication(self.clock.own_ms())
+            try:
+                await self._call("PUT", self._own(), body=msgspec.json.encode(publication), may_publish=False)
+            except HttpProblem as error:
+                if error.code == "conflict":
+                    raise HttpProblem(
+                        f"the handle {self.account.handle} is taken at {self.address.base_url}, "
+                        "or other keys of it are already published there",
+                        code="conflict",
+                        next_step="choose another name with --as, or go to the computer that holds its keys",
+                    ) from error
+                raise
+            await asyncio.to_thread(self.account.note_published, publication.prekey, self.clock.own_ms())
+
+    async def publish_prekeys(self) -> None:
+        """Publish the account's current prekeys alone (``PUT …/prekeys``)."""
+        publication = self.account.prekey_publication(self.clock.own_ms())
+        await self._call("PUT", f"{self._own()}/prekeys", body=msgspec.json.encode(publication))
+        await asyncio.to_thread(self.account.note_published, publication.prekey, self.clock.own_ms())
+
+    async def policy(self) -> shapes.Policy:
+        """Return who may reach the own handle."""
+        return self._decode(await self._call("GET", f"{self._own()}/policy"), shapes.Policy)
+
+    async def set_policy(self, policy: shapes.Policy) -> None:
+        """Replace who may reach the own handle."""
+        await self._call("PUT", f"{self._own()}/policy", body=msgspec.json.encode(policy))
+
+    async def record(self, call_id: str, *, wait_s: int = 0) -> shapes.CallRecord | None:
+        """Return what the relay knows of a call of this account, None when it knows nothing.
+
+        ``wait_s``, 0 to 50 seconds: the relay answers when the call has ended or the time is over.
+        """
+        query = f"?wait={wait_s}" if wait_s else ""
+        try:
+            answer = await self._call("GET", f"/v1/calls/{call_id}", query=query, timeout_s=15.0 + wait_s)
+        except HttpProblem as error:
+            if error.code == "not_found":
+                return None
+            raise
+        return self._decode(answer, shapes.CallRecord)
+
+    async def cancel(self, call_id: str) -> CancelAnswer:
+        """Ask for the cancellation of an own call and return what came of it within ten seconds."""
+        try:
+            answer = await self._call("POST", f"/v1/calls/{call_id}/cancel", timeout_s=25.0)
+        except HttpProblem as error:
+            if error.code in ("already_terminal", "too_late", "unknown"):
+                return error.code  # type: ignore[return-value]
+            if error.code == "not_found":
+                return "unknown"
+            raise
+        return "requested" if answer.status == 202 else "canceled"
+
+    async def ticket(self, htu: str) -> shapes.Ticket:
+        """Exchange a token for a single-use ticket to ``htu``, a path with its query (protocol §2)."""
+        body = msgspec.json.encode(shapes.TicketRequest(htu=htu))
+        return self._decode(await self._call("POST", "/v1/tickets", body=body), shapes.Ticket)
+
+    def token(self, method: str, path: str) -> str:
+        """Return a fresh log-in token for one request; ``path`` is without query (protocol §2)."""
+        return self.account.token(method, path, self.clock.now_ms(), secrets.token_urlsafe(16))
+
+    async def recover(self, attempt: int, date: str | None) -> bool:
+        """Do what may be done about a 401, and return whether to try again.
+
+        ``attempt`` counts the refusals of one request from 0; ``date`` is the answer's ``Date``. First the
+        clock is corrected; then, in the development realm only, the keys are published once more.
+        """
+        if attempt == 0:
+            self.clock.correct(date)
+            return True
+        if attempt == 1 and self.address.is_local:
+            await self.publish()
+            return True
+        return False
+
+    def _own(self) -> str:
+        return f"/v1/handles/{self.account.handle}"
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: str = "",
+        body: bytes | None = None,
+        timeout_s: float = 15.0,
+        may_publish: bool = True,
+    ) -> Answer:
+        """Make a request with a log-in token and return its successful answer."""
+        attempt = 0
+        while True:
+            headers = dict(_HEADERS, Authorization=f"Bearer {self.token(method, path)}")
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            answer = await exchange(
+                self.address,
+                method,
+                path + query,
+                headers=headers,
+                body=body,
+                tls=self._tls,
+                timeout_s=timeout_s,
+            )
+            if 200 <= answer.status < 300:
+                return answer
+            again = answer.status == 401 and (may_publish or attempt == 0)
+            if not again or not await self.recover(attempt, answer.header("Date")):
+                raise problem_of(self.address, f"{method} {path}", answer)
+            attempt += 1
+
+    def _decode(self, answer: Answer, shape: type[_T]) -> _T:
+        try:
+            return msgspec.json.decode(answer.body, type=shape)
+        except (msgspec.MsgspecError, RecursionError, ValueError):
+            raise _no_relay(self.address, answer.status) from None
+
+
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": "ringline"}
+
+
+def problem_of(address: RelayAddress, what: str, answer: Answer) -> RinglineError:
+    """Return the error for an answer that is no success; ``what`` is the request, for people."""
+    problem = _problem(answer)
+    status = answer.status
+    if 300 <= status < 400:
+        return TransportError(
+            f"{address.base_url} answered {what} with a redirect (HTTP {status}); "
+            "log-ins are not sent elsewhere",
+            next_step="give the relay's final base URL: --relay",
+        )
+    if problem is None:
+        if status in (502, 503, 504):
+            return TransportError(
+                f"a proxy in front of {address.base_url} answered HTTP {status}: the relay behind it is away",
+                retry_after_ms=_retry_after(answer, None),
+                next_step="try again later",
+            )
+        return _no_relay(address, status)
+    code = (
+        problem.code if (Family.HTTP, problem.code) in REGISTRY else _BY_STATUS.get(status, "internal_error")
+    )
+    detail = problem.detail if problem.detail is not UNSET else problem.title
+    return HttpProblem(
+        f"the relay refused {what}: {_plain(detail)} (HTTP {status})",
+        code=code,
+        retry_after_ms=_retry_after(answer, problem),
+        next_step=_NEXT.get(code),
+    )
+
+
+_NEXT: Final = {
+    "unauthorized": "publish this identity's keys at the relay: ringline init",
+    "unavailable": "try again later",
+    "internal_error": "try again later, and tell the relay's operator",
+}
+
+
+def _problem(answer: Answer) -> shapes.Problem | None:
+    if answer.content_type != "application/problem+json":
+        return None
+    try:
+        return msgspec.json.decode(answer.body, type=shapes.Problem)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+def _retry_after(answer: Answer, problem: shapes.Problem | None) -> int | None:
+    """Milliseconds, from the problem document or else the ``Retry-After`` header in seconds."""
+    if problem is not None and problem.retry_after_ms is not UNSET and problem.retry_after_ms >= 0:
+        return problem.retry_after_ms
+    try:
+        seconds = float(answer.header("Retry-After") or "")
+    except ValueError:
+        return None
+    return int(seconds * 1_000) if math.isfinite(seconds) and 0 <= seconds <= _SECONDS_MAX else None
+
+
+def _plain(text: str) -> str:
+    """A text of the relay's that is safe to print: one line of printable characters."""
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text[:_TEXT_CHARS])
+
+
+def _no_relay(address: RelayAddress, status: int) -> TransportError:
+    return TransportError(
+        f"what answers at {address.base_url} is not a Ringline relay (HTTP {status})",
+        next_step="check --relay; a development relay prints its URLs when it starts",
+    )

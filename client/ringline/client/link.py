@@ -1,0 +1,389 @@
+"""The WebSocket to a relay: dialled, logged in, read, and dialled again when it is lost.
+
+A `Link` belongs to one role and one path. Whoever uses it says again what is true each time it opens;
+nothing is kept here for a connection that is gone. What the relay sends cannot raise out of the reader:
+a damaged frame is counted, and after twenty the connection is closed and made anew (protocol §2).
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from email.message import Message
+from typing import Final, Protocol, TypeVarTuple, final
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+
+from ringline.client.backoff import Backoff
+from ringline.client.exchange import Answer, unreachable
+from ringline.client.http import RelayHttp, problem_of
+from ringline.protocol import codec
+from ringline.protocol.errors import FrameError, HttpProblem, RinglineError, TransportError, TrustError
+from ringline.protocol.frames import Direction, Frame
+from ringline.protocol.limits import (
+    CALLER_FRAME_BYTES,
+    LISTENER_FRAME_BYTES,
+    PING_INTERVAL_MS,
+    PING_TIMEOUT_MS,
+    SUBPROTOCOL,
+    UNDECODABLE_FRAMES,
+)
+
+__all__ = ["Link", "LinkUser"]
+
+_log: Final = logging.getLogger(__name__)
+# The WebSocket package logs whole handshakes at debug level, log-in token included.
+_silent: Final = logging.Logger("ringline.websocket", level=logging.CRITICAL + 1)
+
+_Args = TypeVarTuple("_Args")
+
+_OPEN_S: Final = 15.0
+_CLOSE_S: Final = 3.0
+_WAITING_BYTES: Final = 64 * 1_048_576
+_RETRY: Final = re.compile(r"\Aretry=([0-9]{1,9})\Z")
+_REPLACED: Final = 4000
+_REVOKED: Final = 4001
+
+# An incoming_call is a caller's frame whose clear members the relay wrote anew, and shorter.
+_MAX_BYTES: Final[dict[Direction, int]] = {
+    "relay_to_caller": LISTENER_FRAME_BYTES,
+    "relay_to_listener": CALLER_FRAME_BYTES,
+}
+
+
+class LinkUser(Protocol):
+    """Who uses a link. All methods are called in the event loop, none of them may block."""
+
+    def opened(self) -> None:
+        """A connection stands; nothing that was sent before is known to have arrived."""
+
+    def frame(self, frame: Frame) -> None:
+        """A frame of the relay arrived."""
+
+    def lost(self, error: RinglineError, retry_s: float) -> None:
+        """There is no connection; the link dials again in ``retry_s`` seconds."""
+
+    def ended(self, error: RinglineError) -> None:
+        """There is no connection and there will be none; ``error`` says why."""
+
+
+@final
+class Link:
+    """A WebSocket that comes back by itself.
+
+    ``path`` begins with ``/v1/`` and may carry a query; ``direction`` is that of what the relay sends.
+    """
+
+    def __init__(
+        self,
+        http: RelayHttp,
+        path: str,
+        direction: Direction,
+        user: LinkUser,
+        *,
+        backoff: Backoff | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        ping_interval_s: float = PING_INTERVAL_MS / 1_000,
+        ping_timeout_s: float = PING_TIMEOUT_MS / 1_000,
+    ) -> None:
+        """Nothing is dialled before `start`."""
+        self._http = http
+        self._path = path
+        self._direction: Direction = direction
+        self._user = user
+        self._backoff = backoff or Backoff(random.random)
+        self._monotonic = monotonic
+        self._ping = (ping_interval_s, ping_timeout_s)
+        self._task: asyncio.Task[None] | None = None
+        self._socket: ClientConnection | None = None
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._more = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._sent.set()
+        self._hurry = asyncio.Event()
+        self._ever_opened = False
+        self.damaged = 0
+        """Frames of the relay that could not be read, over all connections."""
+
+    @property
+    def connected(self) -> bool:
+        """True while a connection stands."""
+        return self._socket is not None
+
+    @property
+    def ended(self) -> bool:
+        """True when the link will not dial any more."""
+        return self._task is not None and self._task.done()
+
+    def start(self) -> None:
+        """Begin to dial, in the running event loop."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link {self._path[:9]}")
+
+    def wake(self) -> None:
+        """Dial now instead of after the delay."""
+        self._hurry.set()
+
+    def send(self, frame: Frame) -> bool:
+        """Send a frame on the connection that stands. Returns False when there is none: it is not kept."""
+        return self.send_bytes(codec.encode(frame))
+
+    def send_bytes(self, payload: bytes) -> bool:
+        """Send a frame that is already encoded, as `send` does."""
+        if self._socket is None:
+            return False
+        if self._waiting_bytes + len(payload) > _WAITING_BYTES:
+            # The relay takes nothing any more; a new connection starts from what is true then.
+            self._socket.transport.abort()
+            return False
+        self._waiting.append(payload)
+        self._waiting_bytes += len(payload)
+        self._more.set()
+        self._sent.clear()
+        return True
+
+    async def close(self) -> None:
+        """Close the connection with 1000 and dial no more. What waits to be sent is sent first."""
+        if self._task is None or self._task.done():
+            return
+        socket = self._socket
+        if socket is not None:
+            with contextlib.suppress(WebSocketException, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._sent.wait()
+                    await socket.close()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        while True:
+            hint_s: float | None = None
+            try:
+                socket = await self._dial()
+            except _Final as final_error:
+                self._tell(self._user.ended, final_error.error)
+                return
+            except RinglineError as error:
+                cause: RinglineError = error
+                if error.retry_after_ms is not None:
+                    hint_s = error.retry_after_ms / 1_000
+            else:
+                self._ever_opened = True
+                self._backoff.opened(self._monotonic())
+                try:
+                    cause = await self._use(socket)
+                except _Final as final_error:
+                    self._tell(self._user.ended, final_error.error)
+                    return
+                if cause.retry_after_ms is not None:
+                    hint_s = cause.retry_after_ms / 1_000
+            delay_s = self._backoff.failed(self._monotonic(), hint_s)
+            self._hurry.clear()
+            self._tell(self._user.lost, cause, delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._hurry.wait()
+
+    async def _dial(self) -> ClientConnection:
+        """Return an open connection. Raises `_Final` or what may be retried."""
+        attempt = 0
+        while True:
+            try:
+                return await self._dial_once()
+            except InvalidStatus as error:
+                answer = _answer(error.response)
+                if answer.status == 401:
+                    try:
+                        if await self._http.recover(attempt, answer.header("Date")):
+                            attempt += 1
+                            continue
+                    except HttpProblem as problem:
+                        raise _Final(problem) from error
+                raise self._refused(answer) from error
+            except InvalidHandshake:
+                raise self._first(_dropped(self._http, None)) from None
+            except TimeoutError:
+                raise TransportError(
+                    f"the relay at {self._http.address.base_url} did not answer the WebSocket handshake",
+                    next_step="look at the relay and at the proxies in front of it",
+                ) from None
+            except OSError as error:
+                raise unreachable(self._http.address, error) from error
+            except (WebSocketException, EOFError, ValueError):
+                raise self._first(_dropped(self._http, None)) from None
+
+    async def _dial_once(self) -> ClientConnection:
+        address = self._http.address
+        token = self._http.token("GET", self._path.partition("?")[0])
+        socket = await _Connect(
+            address.ws_url(self._path),
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            compression=None,
+            additional_headers={"Authorization": f"Bearer {token}"},
+            user_agent_header="ringline",
+            proxy=None,
+            open_timeout=_OPEN_S,
+            ping_interval=self._ping[0],
+            ping_timeout=self._ping[1],
+            close_timeout=_CLOSE_S,
+            max_size=_MAX_BYTES[self._direction],
+            logger=_silent,
+            **({"ssl": self._http.tls} if address.is_secure else {}),
+        )
+        if socket.subprotocol != SUBPROTOCOL:
+            await socket.close(1002)
+            raise self._first(
+                TransportError(
+                    f"what answers at {address.base_url} did not agree to {SUBPROTOCOL}",
+                    code="version_unsupported",
+                    next_step="check --relay, and that both sides run a current Ringline",
+                )
+            )
+        return socket
+
+    def _refused(self, answer: Answer) -> RinglineError:
+        """What to raise for a handshake that was answered with a status."""
+        error = problem_of(self._http.address, "the connection", answer)
+        if answer.status == 426 or (answer.status in (200, 400) and not isinstance(error, HttpProblem)):
+            return self._first(_dropped(self._http, answer.status))
+        if answer.status in (429, 500, 502, 503, 504):
+            return error
+        if isinstance(error, HttpProblem):
+            return _Final(error)
+        return self._first(error)
+
+    def _first(self, error: RinglineError) -> RinglineError:
+        """Final at the first dial, where it is a mistake in the set-up; later on a matter of waiting."""
+        return error if self._ever_opened else _Final(error)
+
+    async def _use(self, socket: ClientConnection) -> RinglineError:
+        """Pump until the connection ends and return why it did."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._socket = socket
+        writer = asyncio.get_running_loop().create_task(self._write(socket))
+        try:
+            self._tell(self._user.opened)
+            await self._read(socket)
+        except ConnectionClosed:
+            pass
+        finally:
+            self._socket = None
+            self._sent.set()
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writer
+            if socket.state.name != "CLOSED":
+                socket.transport.abort()
+        return _why_closed(self._http, socket)
+
+    async def _read(self, socket: ClientConnection) -> None:
+        damaged = 0
+        while True:
+            message = await socket.recv()
+            try:
+                # protocol §2: a binary message is no frame, whatever is in it.
+                if isinstance(message, bytes):
+                    raise FrameError("a binary message")
+                frame = codec.decode(message.encode(), self._direction)
+            except FrameError:
+                damaged += 1
+                self.damaged += 1
+                _log.warning("the relay sent a frame that cannot be read")
+                if damaged >= UNDECODABLE_FRAMES:
+                    await socket.close(1008, "frames")
+                    return
+                continue
+            self._tell(self._user.frame, frame)
+
+    async def _write(self, socket: ClientConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                while self._waiting:
+                    payload = self._waiting[0]
+                    await socket.send(payload, text=True)
+                    self._waiting.popleft()
+                    self._waiting_bytes -= len(payload)
+                self._more.clear()
+                self._sent.set()
+                await self._more.wait()
+
+    def _tell(self, call: Callable[[*_Args], None], *args: *_Args) -> None:
+        """Call the user; whatever he raises must not end the reader."""
+        try:
+            call(*args)
+        except Exception as error:
+            # The text of an error may carry what was under a seal; its kind may not.
+            _log.error("a frame was not handled: %s", type(error).__name__)
+            _log.debug("where", exc_info=error)
+
+
+class _Connect(connect):
+    """A dial that follows no redirect: the log-in token is for this relay alone."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        return exc
+
+
+class _Final(RinglineError):
+    """Wraps an error after which the link does not dial again."""
+
+    def __init__(self, error: RinglineError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _answer(response: Response) -> Answer:
+    headers = Message()
+    for name, value in response.headers.raw_items():
+        headers[name] = value
+    return Answer(response.status_code, headers, bytes(response.body or b""))
+
+
+def _dropped(http: RelayHttp, status: int | None) -> TransportError:
+    seen = "without finishing it" if status is None else f"with HTTP {status}"
+    return TransportError(
+        f"{http.address.base_url} answered the WebSocket upgrade {seen}: "
+        "probably a proxy in front of the relay drops the Upgrade header. Nothing was sent.",
+        next_step="let the proxy pass Upgrade and Connection on (nginx: proxy_http_version 1.1; "
+        "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;)",
+    )
+
+
+def _why_closed(http: RelayHttp, socket: ClientConnection) -> RinglineError:
+    """What the end of a connection means (protocol §2 "Close codes"). Raises `_Final` for the final ones."""
+    code, reason = socket.close_code, socket.close_reason or ""
+    url = http.address.base_url
+    if code == _REPLACED:
+        raise _Final(
+            TransportError(
+                "another connection of the same instance took this one's place",
+                next_step="end one of the two processes that use the same journal",
+            )
+        )
+    if code == _REVOKED:
+        raise _Final(
+            TrustError(
+                "the relay closed the connection because this identity's keys were revoked",
+                code="revoked",
+                next_step="publish a new card, or a new identity: ringline init",
+            )
+        )
+    match = _RETRY.match(reason)
+    if code == 1001:
+        return TransportError(
+            f"the relay at {url} is going away", retry_after_ms=int(match[1]) if match else None
+        )
+    if code == 1008:
+        told = reason if reason in ("frames", "slow", "idle") else "policy"
+        return TransportError(f"the relay at {url} closed the connection: {told}")
+    return TransportError(f"the connection to the relay at {url} broke")

@@ -1,0 +1,419 @@
+"""From a handle to keys that may be sealed to, and from a card id to a key that may be believed.
+
+Nothing that the relay tells is taken as it is: cards and prekeys are verified, compared with what is
+pinned, and pinned in turn. Everything that is wrong here ends before anything is sealed (envelope §7).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
+
+from msgspec import UNSET
+
+from ringline.client.address import RelayAddress
+from ringline.client.clock import RelayClock
+from ringline.client.contacts import Contacts, Pin
+from ringline.client.http import RelayHttp
+from ringline.protocol import shapes
+from ringline.protocol.contact import Contact
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.envelope import Recipient
+from ringline.protocol.errors import (
+    BadSignature,
+    ConfigError,
+    EncodingError,
+    HttpProblem,
+    StatementError,
+    TransportError,
+    TrustError,
+    WeakKey,
+)
+from ringline.protocol.fingerprint import fingerprint
+from ringline.protocol.identity import Card, SignedCard
+from ringline.protocol.limits import CARD_GRACE_MS, ENVELOPE_SKEW_MS, PREKEY_ROTATION_MS
+from ringline.protocol.prekeys import SealingKey, SignedPrekey
+from ringline.protocol.signing import SIGNATURE_BYTES
+from ringline.protocol.statements import SignedSuccession, Succession, check_replacement
+from ringline.protocol.suites import available_suites
+
+__all__ = ["Peer", "Peers", "Sender"]
+
+_CARDS_KEPT: Final = 1_024
+_CARD_FRESH_MS: Final = 3_600_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A handle with keys that were verified and may be sealed to."""
+
+    pin: Pin
+    card: SignedCard
+    sealing: SealingKey
+    fetched_at: int
+    """When the relay last told these keys, Unix ms by the computer's clock."""
+
+    @property
+    def recipient(self) -> Recipient:
+        """The peer as the recipient of a request."""
+        card = self.card.card
+        return Recipient(card.handle, card.ipk, self.sealing.suite, self.sealing.public)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A card that was verified for one envelope, and the identity it is believed to belong to."""
+
+    pin: Pin
+    card: SignedCard
+
+
+@final
+class Peers:
+    """The peers of one account.
+
+    ``trust_new`` pins the first key that the relay shows for an unknown handle; ``note`` is told about it,
+    with the fingerprint, and about successions. ``min_suite`` is the lowest suite that is sealed to.
+    """
+
+    def __init__(
+        self,
+        address: RelayAddress,
+        http: RelayHttp,
+        contacts: Contacts,
+        clock: RelayClock,
+        *,
+        trust_new: bool | None = None,
+        min_suite: int = 1,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        """``trust_new`` is by default true in the development realm alone (protocol §1)."""
+        self._address = address
+        self._http = http
+        self._contacts = contacts
+        self._clock = clock
+        self._trust_new = address.is_local if trust_new is None else trust_new
+        self._allowed = frozenset(suite for suite in available_suites() if suite >= min_suite)
+        self._min_suite = min_suite
+        self._note = note or _say_nothing
+        self._cache: dict[str, Peer] = {}
+        self._cards: dict[tuple[str, bytes], tuple[SignedCard, int]] = {}
+
+    def add(self, contact: Contact) -> Pin:
+        """Pin the key of a contact string, which vouches for it without the relay.
+
+        Raises `ConfigError` when it is of another realm, `TrustError` when another key is pinned.
+        """
+        if contact.realm != self._address.realm:
+            raise ConfigError(
+                f"the contact {contact.handle} is of realm {contact.realm}; "
+                f"the relay in use is of realm {self._address.realm}",
+                next_step=f"use its relay: --relay {contact.base_url}",
+            )
+        now = self._clock.own_ms()
+
+        def change(pin: Pin | None) -> Pin:
+            if pin is None:
+                return Pin(
+                    realm=contact.realm,
+                    handle=contact.handle,
+                    ipk=contact.ipk,
+                    source="contact",
+                    first_seen=now,
+                    verified_at=now,
+                )
+            if pin.ipk != contact.ipk:
+                raise _changed(pin, contact.ipk, "the contact string names another key")
+            return pin if pin.verified_at is not None else _vouched(pin, now)
+
+        pin = self._contacts.update(contact.realm, contact.handle, change)
+        assert pin is not None
+        self._cache.pop(contact.handle, None)
+        return pin
+
+    def pinned(self, handle: str) -> Pin | None:
+        """Return what is pinned for a handle."""
+        return self._contacts.pin(self._address.realm, handle)
+
+    def forget(self, handle: str) -> None:
+        """Ask the relay anew the next time; the pin stays."""
+        self._cache.pop(handle, None)
+
+    async def resolve(self, handle: str) -> Peer:
+        """Return keys to seal to, from memory if the relay told them within a day (envelope §3.4).
+
+        Raises `TrustError`: ``untrusted_key`` when nothing is pinned and nobody said to trust first keys, or
+        when what the relay shows does not hold; ``key_changed`` when the pinned identity does not vouch
+        for what is shown, or older keys are shown than were seen before; ``revoked``. Raises
+        `HttpProblem` ``not_found`` for a handle that does not exist or may not be reached.
+        """
+        now = self._clock.own_ms()
+        known = self._cache.get(handle)
+        pin = self.pinned(handle)
+        if known is not None and pin == known.pin and 0 <= now - known.fetched_at <= PREKEY_ROTATION_MS:
+            return known
+        if pin is None and not self._trust_new:
+            raise self._untrusted(handle)
+        keys = await self._http.keys(handle)
+        peer = self._verify(handle, keys, now)
+        self._cache[handle] = peer
+        return peer
+
+    async def sender(self, handle: str, card_id: bytes, iat: int) -> Sender:
+        """Return the card that an envelope's ``sid`` names, if it may speak for ``handle``.
+
+        ``iat`` is the envelope's. The card is of the pinned identity, or of its direct predecessor or
+        successor; it is the pinned one, a later one, or one that was replaced less than 96 hours ago; it
+        holds at ``iat``, two minutes more or less. An unknown handle is pinned if first keys are trusted.
+
+        Raises as `resolve` does; ``untrusted_key`` for a card that does not hold. Source: envelope §3.7
+        step 2.
+        """
+        now = self._clock.own_ms()
+        pin = self.pinned(handle)
+        if pin is None:
+            if not self._trust_new:
+                raise self._untrusted(handle)
+            # The current keys make the pin; the envelope may be older than they.
+            pin = (await self.resolve(handle)).pin
+        if pin.card_id == card_id:
+            card = pin.card
+            assert card is not None
+            revoked = await self._revoked(handle, card_id, now)
+        else:
+            card, revoked = await self._other_card(handle, card_id, now)
+            pin = await self._place(handle, pin, card, now)
+        if revoked:
+            raise _revoked(handle)
+        if not card.card.holds_at(iat, skew_ms=ENVELOPE_SKEW_MS):
+            raise TrustError(f"the card of {handle} did not hold when the call was sealed")
+        return Sender(pin, card)
+
+    async def _other_card(self, handle: str, card_id: bytes, now: int) -> tuple[SignedCard, bool]:
+        """A card as the relay shows it, and whether it is revoked; from memory for an hour."""
+        known = self._cards.get((handle, card_id))
+        if known is not None and 0 <= now - known[1] <= _CARD_FRESH_MS:
+            return known[0], False
+        keys = await self._http.card(handle, card_id)
+        try:
+            card = SignedCard.parse(b64decode(keys.card), b64decode(keys.card_sig, length=SIGNATURE_BYTES))
+            card.verify(realm=self._address.realm, handle=handle)
+            card.card.check_life()
+        except (EncodingError, StatementError, WeakKey, BadSignature) as error:
+            raise _does_not_hold(handle, "card", error) from error
+        if card.card.id != card_id:
+            raise TrustError(f"the relay shows another card of {handle} than it was asked for")
+        revoked = b64encode(card_id) in keys.revoked
+        if not revoked:
+            if len(self._cards) >= _CARDS_KEPT:
+                self._cards.pop(next(iter(self._cards)))
+            self._cards[handle, card_id] = (card, now)
+        return card, revoked
+
+    async def _revoked(self, handle: str, card_id: bytes, now: int) -> bool:
+        """Whether the pinned card is revoked, as far as the relay tells.
+
+        It also refuses calls under a revoked card itself; so when it cannot be asked, the call goes on.
+        """
+        try:
+            return (await self._other_card(handle, card_id, now))[1]
+        except (HttpProblem, TransportError):
+            return False
+
+    async def _place(self, handle: str, pin: Pin, card: SignedCard, now: int) -> Pin:
+        """Pass a card that stands in a right relation to the pinned one, and return the pin."""
+        shown = card.card
+        held = pin.card
+        if held is None:
+            if shown.ipk != pin.ipk:
+                raise _changed(pin, shown.ipk, "no card of the known key was seen that could vouch for it")
+            return pin
+        if shown.ipk == pin.ipk and shown.serial > held.card.serial:
+            return pin
+        if shown.serial < held.card.serial:
+            # Replaced: by when, the successor's own beginning tells, an hour of slack included.
+            if now >= held.card.not_before + CARD_GRACE_MS:
+                raise TrustError(f"the call was sealed under a card of {handle} that was replaced long ago")
+            if shown.ipk == pin.ipk:
+                return pin
+            raise TrustError(f"the call was sealed under an earlier identity of {handle}")
+        # Another identity with a later card: only the current keys show whether it succeeds rightly.
+        self.forget(handle)
+        peer = await self.resolve(handle)
+        if peer.card.card.ipk != shown.ipk:
+            raise _changed(pin, shown.ipk, "it is not the key that the relay shows now")
+        return peer.pin
+
+    def _verify(self, handle: str, keys: shapes.Keys, now: int) -> Peer:
+        """Check what the relay shows and pin it. Raises `TrustError`."""
+        try:
+            card = SignedCard.parse(b64decode(keys.card), b64decode(keys.card_sig, length=SIGNATURE_BYTES))
+            card.verify(realm=self._address.realm, handle=handle)
+            card.card.check_life()
+            prekey = SignedPrekey.parse(
+                b64decode(keys.prekey), b64decode(keys.prekey_sig, length=SIGNATURE_BYTES), card.card
+            )
+            prekey.prekey.check_life()
+            succession = _succession(keys)
+        except (EncodingError, StatementError, WeakKey, BadSignature) as error:
+            raise _does_not_hold(handle, "keys", error) from error
+        if b64encode(card.card.id) in keys.revoked:
+            raise _revoked(handle)
+        epoch = prekey.prekey.epoch
+        pin = self._contacts.update(
+            self._address.realm,
+            handle,
+            lambda known: self._accept(handle, known, card, epoch, succession, now),
+        )
+        assert pin is not None
+        # After the pin: keys that ran out are still the peer's, and a later call may find new ones.
+        if not card.card.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
+            raise _ran_out(handle, "card")
+        if not prekey.prekey.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
+            raise _ran_out(handle, "prekeys")
+        sealing = prekey.prekey.best(self._allowed)
+        if sealing is None:
+            raise TrustError(
+                f"{handle} offers no key of a suite that is allowed here "
+                f"(at least {self._min_suite}). Nothing was sealed.",
+                next_step=f"ask {handle} to publish keys of a current suite",
+            )
+        return Peer(pin, card, sealing, now)
+
+    def _accept(
+        self,
+        handle: str,
+        known: Pin | None,
+        card: SignedCard,
+        epoch: int,
+        succession: SignedSuccession | None,
+        now: int,
+    ) -> Pin:
+        """Return the pin that follows from the pinned one and a verified card. Raises `TrustError`."""
+        shown = card.card
+        if known is None:
+            if not self._trust_new:
+                raise self._untrusted(handle)
+            self._note(f"pinned the first key seen for {handle}: {fingerprint(shown.ipk)}")
+            return Pin(
+                realm=self._address.realm,
+                handle=handle,
+                ipk=shown.ipk,
+                source="tofu",
+                first_seen=now,
+                card=card,
+                prekey_epoch=epoch,
+            )
+        if known.card is None:
+            if shown.ipk != known.ipk:
+                raise _changed(known, shown.ipk, "no card of the known key was seen that could vouch for it")
+            return known.seen(card, epoch)
+        held = known.card.card
+        if shown.id == held.id:
+            # A relay could show old keys again to have calls sealed to a secret that leaked.
+            if epoch < known.prekey_epoch:
+                raise _rolled_back(handle, "prekeys")
+            return known if epoch == known.prekey_epoch else known.seen(card, epoch)
+        return self._replace(known, held, card, epoch, succession, now)
+
+    def _replace(
+        self,
+        known: Pin,
+        held: Card,
+        card: SignedCard,
+        epoch: int,
+        succession: SignedSuccession | None,
+        now: int,
+    ) -> Pin:
+        shown = card.card
+        if shown.ipk == known.ipk:
+            if shown.serial <= held.serial:
+                raise _rolled_back(known.handle, "card")
+            return known.seen(card, epoch)
+        try:
+            check_replacement(held, shown, succession)
+        except (StatementError, WeakKey, BadSignature) as error:
+            raise _changed(known, shown.ipk, str(error)) from error
+        self._note(
+            f"{known.handle} has a new identity key, vouched for by the known one: {fingerprint(shown.ipk)}"
+        )
+        return Pin(
+            realm=known.realm,
+            handle=known.handle,
+            ipk=shown.ipk,
+            source="succession",
+            first_seen=known.first_seen,
+            card=card,
+            prekey_epoch=epoch,
+        )
+
+    def _untrusted(self, handle: str) -> TrustError:
+        return TrustError(
+            f"no key is known for {handle} in realm {self._address.realm}. Nothing was sealed.",
+            next_step=f"ask {handle} for the contact string (ringline id show), "
+            "or pin the first key that the relay shows: --trust-new",
+        )
+
+
+def _say_nothing(text: str) -> None:
+    del text
+
+
+def _succession(keys: shapes.Keys) -> SignedSuccession | None:
+    stated = keys.succession
+    if stated is UNSET:
+        return None
+    statement = Succession(
+        old_card_id=b64decode(stated.old_card_id), new_ipk=b64decode(stated.new_ipk), ts=stated.ts
+    )
+    old_signature = None if stated.old_sig is UNSET else b64decode(stated.old_sig, length=SIGNATURE_BYTES)
+    return SignedSuccession(statement, b64decode(stated.sig, length=SIGNATURE_BYTES), old_signature)
+
+
+def _vouched(pin: Pin, now: int) -> Pin:
+    from dataclasses import replace
+
+    return replace(pin, verified_at=now)
+
+
+def _changed(pin: Pin, offered: bytes, why: str) -> TrustError:
+    return TrustError(
+        f"the key of {pin.handle} is not the one that is known here. Nothing was sealed.\n"
+        f"  known    {pin.fingerprint}\n"
+        f"  offered  {fingerprint(offered)}\n"
+        f"  {why}",
+        code="key_changed",
+        next_step=f"ask {pin.handle} by another way whether the key was changed",
+    )
+
+
+def _rolled_back(handle: str, what: str) -> TrustError:
+    return TrustError(
+        f"the relay shows older {what} of {handle} than it did before. Nothing was sealed.",
+        code="key_changed",
+        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
+    )
+
+
+def _revoked(handle: str) -> TrustError:
+    return TrustError(
+        f"{handle} has revoked the keys that the relay shows. Nothing was sealed.",
+        code="revoked",
+        next_step=f"ask {handle} for new keys",
+    )
+
+
+def _ran_out(handle: str, what: str) -> TrustError:
+    return TrustError(
+        f"the {what} of {handle} do not hold at this time. Nothing was sealed.",
+        next_step=f"{handle} renews them by being online; check this computer's clock too",
+    )
+
+
+def _does_not_hold(handle: str, what: str, error: Exception) -> TrustError:
+    return TrustError(
+        f"the {what} that the relay shows for {handle} do not hold: {error}. Nothing was sealed.",
+        code="bad_signature",
+        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
+    )
