@@ -21,6 +21,7 @@ __all__ = [
     "Violation",
     "close_frame",
     "frame",
+    "header",
     "read_close",
 ]
 
@@ -136,14 +137,18 @@ def read_close(payload: bytes) -> int:
     return code
 
 
-def frame(opcode: int, payload: bytes) -> bytes:
-    """Return one whole, unmasked frame: what a server sends (RFC 6455 §5.2)."""
-    size = len(payload)
+def header(opcode: int, size: int) -> bytes:
+    """Return the header of a whole, unmasked frame with ``size`` bytes of payload (RFC 6455 §5.2)."""
     if size < 126:
-        return bytes((0x80 | opcode, size)) + payload
+        return bytes((0x80 | opcode, size))
     if size < 65_536:
-        return struct.pack("!BBH", 0x80 | opcode, 126, size) + payload
-    return struct.pack("!BBQ", 0x80 | opcode, 127, size) + payload
+        return struct.pack("!BBH", 0x80 | opcode, 126, size)
+    return struct.pack("!BBQ", 0x80 | opcode, 127, size)
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    """Return a whole, unmasked frame: what a server sends."""
+    return header(opcode, len(payload)) + payload
 
 
 def close_frame(code: int, reason: str = "") -> bytes:

@@ -26,6 +26,7 @@ from ringline.relay.edge_assembly import (
     Violation,
     close_frame,
     frame,
+    header,
     read_close,
 )
 
@@ -36,6 +37,8 @@ logger = logging.getLogger("ringline.relay.edge")
 _GOING_AWAY: Final = 1001
 _POLICY: Final = 1008
 _INTERNAL: Final = 1011
+
+_BATCH: Final = 65_536  # bytes
 
 _NOBODY: Final = asyncio.Protocol()
 
@@ -153,7 +156,7 @@ class Link(ABC):
     def send(self, payload: bytes, *, binary: bool = False) -> None:
         """See `Connection`."""
         if self._state is _State.OPEN:
-            self._write(frame(BINARY if binary else TEXT, payload))
+            self._write(header(BINARY if binary else TEXT, len(payload)), payload)
 
     def close(self, code: int, reason: str = "") -> None:
         """See `Connection`."""
@@ -259,16 +262,15 @@ class Link(ABC):
         logger.error("connection %d: %s() raised %s; closing with 1011", self.id, method, type(exc).__name__)
         self._give_up(_INTERNAL, "internal error", self._limits.close_timeout)
 
-    def _write(self, data: bytes) -> None:
-        # All that one turn of the loop sends to a peer leaves in one system call.
+    def _write(self, *parts: bytes) -> None:
+        # What one turn of the loop sends to a peer leaves in one system call, unless it is so much that
+        # the call is the smaller cost.
         if not self._queue:
             self._loop.call_soon(self._flush)
-        self._queue.append(data)
-        self._queued += len(data)
-        if self.buffered() > self._limits.max_buffered:
+        self._queue += parts
+        self._queued += sum(map(len, parts))
+        if self._queued > _BATCH:
             self._flush()
-            if self._transport.get_write_buffer_size() > self._limits.max_buffered:
-                self._give_up(_POLICY, "slow", self._limits.drop_timeout)
 
     def _flush(self) -> None:
         queue = self._queue
@@ -276,12 +278,15 @@ class Link(ABC):
             return
         self._queue = []
         self._queued = 0
-        if self._transport.is_closing():
+        transport = self._transport
+        if transport.is_closing():
             return
         if len(queue) == 1:
-            self._transport.write(queue[0])
+            transport.write(queue[0])
         else:
-            self._transport.writelines(queue)
+            transport.writelines(queue)
+        if transport.get_write_buffer_size() > self._limits.max_buffered:
+            self._give_up(_POLICY, "slow", self._limits.drop_timeout)
 
     def _answer_close(self, payload: bytes) -> None:
         try:
@@ -302,6 +307,7 @@ class Link(ABC):
         """Send the close frame ``last`` if none was sent yet, and hang up."""
         if self._state is _State.OPEN:
             self._queue.append(last)
+        self._state = _State.OVER
         self._flush()
         self._timer.cancel()
         self._become(Departure(self._transport, self._loop, patience, self.lost))
