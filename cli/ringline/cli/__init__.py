@@ -1,3 +1,5 @@
-"""The ringline command."""
+"""The `ringline` command. Sub-commands are imported when they are used."""
 
-__all__: list[str] = []
+from ringline.cli.app import main
+
+__all__ = ["main"]
