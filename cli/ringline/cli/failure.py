@@ -4,6 +4,7 @@ What happened, who says so, what is still true, the exact next command, and the 
 relay's word, the peer's signed word and this program's own are never written alike (protocol §11).
 """
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -53,6 +54,9 @@ _SAYS: Final = {
 _NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
 _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
+
+# The libraries say it too, where they know more than this table.
+_STILL_TRUE: Final = re.compile(r"\s?(Nothing was [a-z ]+\.)")
 
 # One row per code: {peer} and {again} are filled in; a line with an {again} that is not known is left out.
 _WORDS: Final[dict[tuple[Family, str], _Words]] = {
@@ -186,7 +190,7 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
         error = RinglineError(f"a fault in Ringline itself: {type(error).__name__}")
     info = error.info
     words = _WORDS.get((info.family, info.code), _Words("{summary}", _NOTHING_KNOWN))
-    said = str(error)
+    said, still = _parted(str(error))
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or ""}
     detail: str | None = None
     offered: tuple[str, ...] = ()
@@ -211,7 +215,7 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
         retry=info.retry,
         what=what,
         says=_SAYS[info.family].format_map(facts),
-        still=words.still.format_map(facts),
+        still=still or words.still.format_map(facts),
         next=tuple(steps),
         detail=detail,
         offered=offered,
@@ -239,14 +243,15 @@ def explain_code(row: ErrorCode) -> Explanation:
 
 def lines(explanation: Explanation) -> list[str]:
     """Return the error as it is written to standard error, ready for a terminal."""
-    rows = [f"✗ {shown_line(explanation.what, 2_000)}"]
+    first, *more = explanation.what.split("\n")
+    rows = [f"✗ {shown_line(first)}", *(f"  {shown_line(line)}" for line in more)]
     if explanation.detail:
         rows.append(f"    their words:  {shown_line(explanation.detail)}")
     if explanation.offered:
         rows.append(f"    offered:  {', '.join(map(shown_line, explanation.offered))}")
     rows.append(f"  {explanation.says} {explanation.still}")
     for number, step in enumerate(explanation.next):
-        rows.append(f"  {'Next:' if number == 0 else '     '}  {shown_line(step, 2_000)}")
+        rows.append(f"  {'Next:' if number == 0 else '     '}  {shown_line(step)}")
     ids = [
         f"{name} {value}"
         for name, value in (("call", explanation.call_id), ("message", explanation.message_id))
@@ -306,6 +311,14 @@ def _retry(retry: Retry) -> str:
         Retry.NONE: "nothing to retry",
         Retry.CHOICE: "retry if you like",
     }.get(retry, f"retry {retry}" if not retry.startswith("report") else str(retry))
+
+
+def _parted(message: str) -> tuple[str, str]:
+    """Return a message without the sentence that says what is still true, and that sentence."""
+    found = _STILL_TRUE.search(message)
+    if found is None:
+        return message, ""
+    return message[: found.start()] + message[found.end() :], found[1]
 
 
 def _sentence(text: str) -> str:
