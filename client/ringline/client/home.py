@@ -101,6 +101,24 @@ class Home:
             )
         )
 
+    def default_handle(self, address: RelayAddress) -> str:
+        """Return the handle that calls when no other is named; the first time, one is made up.
+
+        Raises `ConfigError` when it cannot be read or written.
+        """
+        folder = self.realm_folder(address)
+        path = folder / "default-handle"
+        with self.lock(folder):
+            try:
+                handle = read_private(path).strip()
+            except FileNotFoundError:
+                # Handles are taken once for the whole relay, so chance names this one.
+                handle = f"caller-{secrets.token_hex(5)}"
+                write_private(path, f"{handle}\n")
+        if not is_handle(handle):
+            raise ConfigError(f"{path} names no handle", next_step=f"write a handle into it, or: rm {path}")
+        return handle
+
     def make(self, folder: Path) -> None:
         """Create ``folder`` inside this home, with every folder above it up to the root, as 0700.
 

@@ -124,7 +124,7 @@ class Peers:
                     verified_at=now,
                 )
             if pin.ipk != contact.ipk:
-                raise _changed(pin, contact.ipk, "the contact string names another key")
+                raise self._changed(pin, contact.ipk, "the contact string names another key")
             return pin if pin.verified_at is not None else _vouched(pin, now)
 
         pin = self._contacts.update(contact.realm, contact.handle, change)
@@ -133,8 +133,8 @@ class Peers:
         return pin
 
     def pinned(self, handle: str) -> Pin | None:
-        """Return what is pinned for a handle."""
-        return self._contacts.pin(self._address.realm, handle)
+        """Return what is pinned for a handle; the own one is known without a pin."""
+        return self._contacts.pin(self._address.realm, handle) or self._own(handle)
 
     def forget(self, handle: str) -> None:
         """Ask the relay anew the next time; the pin stays."""
@@ -227,7 +227,9 @@ class Peers:
         held = pin.card
         if held is None:
             if shown.ipk != pin.ipk:
-                raise _changed(pin, shown.ipk, "no card of the known key was seen that could vouch for it")
+                raise self._changed(
+                    pin, shown.ipk, "no card of the known key was seen that could vouch for it"
+                )
             return pin
         if shown.ipk == pin.ipk and shown.serial > held.card.serial:
             return pin
@@ -242,7 +244,7 @@ class Peers:
         self.forget(handle)
         peer = await self.resolve(handle)
         if peer.card.card.ipk != shown.ipk:
-            raise _changed(pin, shown.ipk, "it is not the key that the relay shows now")
+            raise self._changed(pin, shown.ipk, "it is not the key that the relay shows now")
         return peer.pin
 
     def _verify(self, handle: str, keys: shapes.Keys, now: int) -> Peer:
@@ -264,7 +266,7 @@ class Peers:
         pin = self._contacts.update(
             self._address.realm,
             handle,
-            lambda known: self._accept(handle, known, card, epoch, succession, now),
+            lambda known: self._accept(handle, known or self._own(handle), card, epoch, succession, now),
         )
         assert pin is not None
         # After the pin: keys that ran out are still the peer's, and a later call may find new ones.
@@ -307,7 +309,9 @@ class Peers:
             )
         if known.card is None:
             if shown.ipk != known.ipk:
-                raise _changed(known, shown.ipk, "no card of the known key was seen that could vouch for it")
+                raise self._changed(
+                    known, shown.ipk, "no card of the known key was seen that could vouch for it"
+                )
             return known.seen(card, epoch)
         held = known.card.card
         if shown.id == held.id:
@@ -334,7 +338,7 @@ class Peers:
         try:
             check_replacement(held, shown, succession)
         except (StatementError, WeakKey, BadSignature) as error:
-            raise _changed(known, shown.ipk, str(error)) from error
+            raise self._changed(known, shown.ipk, str(error)) from error
         self._note(
             f"{known.handle} has a new identity key, vouched for by the known one: {fingerprint(shown.ipk)}"
         )
@@ -346,6 +350,30 @@ class Peers:
             first_seen=known.first_seen,
             card=card,
             prekey_epoch=epoch,
+        )
+
+    def _own(self, handle: str) -> Pin | None:
+        """protocol §4: a handle may call itself, and then needs nobody to tell its key."""
+        account = self._http.account
+        if handle != account.handle:
+            return None
+        return Pin(
+            realm=self._address.realm,
+            handle=handle,
+            ipk=account.ipk,
+            source="contact",
+            first_seen=self._clock.own_ms(),
+        )
+
+    def _changed(self, pin: Pin, offered: bytes, why: str) -> TrustError:
+        return TrustError(
+            f"the key of {pin.handle} is not the one that is known here. Nothing was sealed.\n"
+            f"  known    {pin.fingerprint}\n"
+            f"  offered  {fingerprint(offered)}\n"
+            f"  {why}",
+            code="key_changed",
+            next_step=f"ask {pin.handle} by another way; if the key was changed on purpose, "
+            f"delete the table of {pin.handle} in {self._contacts.path}",
         )
 
     def _untrusted(self, handle: str) -> TrustError:
@@ -375,17 +403,6 @@ def _vouched(pin: Pin, now: int) -> Pin:
     from dataclasses import replace
 
     return replace(pin, verified_at=now)
-
-
-def _changed(pin: Pin, offered: bytes, why: str) -> TrustError:
-    return TrustError(
-        f"the key of {pin.handle} is not the one that is known here. Nothing was sealed.\n"
-        f"  known    {pin.fingerprint}\n"
-        f"  offered  {fingerprint(offered)}\n"
-        f"  {why}",
-        code="key_changed",
-        next_step=f"ask {pin.handle} by another way whether the key was changed",
-    )
 
 
 def _rolled_back(handle: str, what: str) -> TrustError:

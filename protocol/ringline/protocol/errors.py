@@ -21,6 +21,7 @@ The exception tree::
       MessageTooLarge             refused at the sender, nothing was sealed
       ConfigError                 usage or configuration
       TrustError                  untrusted_key, key_changed, revoked
+      CallTimeout                 this program stopped waiting for the end of a call
       TransportError              the relay cannot be reached or does not speak the protocol
       HttpProblem                 an answer of the relay's HTTP interface that is no success
       RelayError                  the relay says so, unauthenticated
@@ -35,6 +36,7 @@ __all__ = [
     "REGISTRY",
     "BadSignature",
     "BodyError",
+    "CallTimeout",
     "CannotOpen",
     "ConfigError",
     "ContactError",
@@ -148,6 +150,7 @@ _ROWS: Final = (
     ErrorCode("key_changed", _L, Retry.PERSON, 22, None, None, "envelope §7", "the peer's key is not the pinned one; nothing was sealed"),
     ErrorCode("bad_signature", _L, Retry.NEVER, 23, None, None, "envelope §3.8", "a sealed or signed text does not hold"),
     ErrorCode("revoked", _L, Retry.NEVER, 24, None, 4001, "envelope §3.6", "the key was revoked by its owner"),
+    ErrorCode("timeout", _L, Retry.SAME_ID, 14, None, None, "protocol §11", "stopped waiting; the work may have run or still run"),
     ErrorCode("relay_unreachable", _L, Retry.SAFE, 30, None, None, "protocol §2", "the relay did not answer"),
     ErrorCode("version_unsupported", _L, Retry.UPGRADE, 31, None, None, "protocol §2.1", "no common protocol version"),
     ErrorCode("protocol_error", _L, Retry.NEVER, 32, None, 1008, "protocol §2", "what was received breaks the protocol"),
@@ -309,6 +312,12 @@ class TrustError(RinglineError):
     """A peer's key is not known, changed, or revoked. Nothing was sealed."""
 
     default_code = "untrusted_key"
+
+
+class CallTimeout(RinglineError):
+    """This program stopped waiting for the end of a call. What became of it is not known here."""
+
+    default_code = "timeout"
 
 
 class TransportError(RinglineError):
