@@ -1,0 +1,329 @@
+"""The directory's store in one SQLite file, or in memory.
+
+One relay per file, held by a lock beside it: what the relay reads, it reads from its own memory, so a
+second writer would be invisible to it. Methods block, for as long as the disk or another program's lock
+makes them wait: the relay calls them from a thread of their own.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+import msgspec
+
+from ringline.protocol.errors import ConfigError
+from ringline.protocol.shapes import Policy
+from ringline.relay.migrations import APPLICATION_ID, MIGRATIONS
+from ringline.relay.store import (
+    CardPublished,
+    CardRevoked,
+    Change,
+    PolicySet,
+    PrekeyPublished,
+    StoreError,
+)
+
+__all__ = ["MEMORY", "SqliteStore"]
+
+MEMORY: Final = ":memory:"
+"""The path of a store that is gone when the relay stops."""
+
+_BUSY_TIMEOUT_S: Final = 5.0
+
+_Row: TypeAlias = tuple[object, ...]
+_policies: Final = msgspec.json.Decoder(Policy)
+
+
+@final
+class SqliteStore:
+    """See `ringline.relay.store.Store`. Durable at return: write-ahead log, ``synchronous=FULL``."""
+
+    def __init__(self, path: str, *, realm: str, busy_timeout: float = _BUSY_TIMEOUT_S) -> None:
+        """Open or create the file at ``path`` for ``realm`` and bring its schema up to date.
+
+        ``busy_timeout`` is how long, in seconds, a write waits for a program that holds the file.
+
+        Raises `ConfigError`, which says what is wrong with the file and what to do.
+        """
+        self.path = path
+        self._lock: int | None = None
+        self._inode: int | None = None
+        self._connection: sqlite3.Connection | None = None
+        try:
+            if path != MEMORY:
+                self._claim(path)
+            self._open(path, realm, busy_timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self) -> list[Change]:
+        """See `Store.load`."""
+        try:
+            with self._statement() as run:
+                return [
+                    *self._cards(run),
+                    *self._prekeys(run),
+                    *self._revocations(run),
+                    *self._policies(run),
+                ]
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise StoreError(f"{self.path} holds a row that cannot be read") from error
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """See `Store.write`."""
+        with self._transaction() as run:
+            for change in changes:
+                _write(run, change)
+
+    def check(self) -> None:
+        """See `Store.check`. Writes one row, since a full disk shows itself in no other way."""
+        if self._inode is not None and not self._in_place():
+            raise StoreError(f"{self.path} was moved or deleted while the relay runs")
+        with self._transaction() as run:
+            run.execute("INSERT OR REPLACE INTO facts VALUES ('writable', 'yes')")
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # --- opening
+
+    def _claim(self, path: str) -> None:
+        """Take the file for this process, and make it readable for nobody else."""
+        folder = Path(path).absolute().parent
+        if not folder.is_dir():
+            raise ConfigError(
+                f"the folder of the database does not exist: {folder}", next_step=f"mkdir -p {folder}"
+            )
+        if Path(path).is_dir():
+            raise ConfigError(f"{path} is a folder", next_step="name a file: --db relay.db")
+        try:
+            # The lock is a file of its own: closing any handle of the database itself would drop
+            # SQLite's own locks (POSIX locks belong to the process).
+            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._inode = os.stat(path).st_ino
+        except BlockingIOError:
+            raise ConfigError(
+                f"another relay is using {path}", next_step="stop it first, or name another file with --db"
+            ) from None
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be opened for writing: {error.strerror}",
+                next_step="make the file and its folder writable, or name another file with --db",
+            ) from None
+
+    def _open(self, path: str, realm: str, busy_timeout: float) -> None:
+        try:
+            # isolation_level None: transactions begin and end where this file says so.
+            connection = sqlite3.connect(
+                path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
+            )
+            self._connection = connection
+            self._identify(connection)
+            if path != MEMORY and connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+                raise ConfigError(
+                    f"{path} is on a file system that SQLite's write-ahead log does not work on",
+                    next_step="name a file on a local disk with --db",
+                )
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA foreign_keys=ON")
+            self._migrate(connection)
+            self._check_integrity(connection)
+            self._check_realm(connection, realm)
+        except sqlite3.Error as error:
+            raise _unusable(path, error) from None
+
+    def _identify(self, connection: sqlite3.Connection) -> None:
+        """Refuse a database of another program, and one of a later version."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID and (application, tables, version) != (0, 0, 0):
+            raise ConfigError(
+                f"{self.path} is a database of another program", next_step="name another file with --db"
+            )
+        if version > len(MIGRATIONS):
+            raise ConfigError(
+                f"{self.path} was written by a later version of Ringline",
+                next_step="upgrade Ringline, or name another file with --db",
+            )
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for number in range(version, len(MIGRATIONS)):
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {MIGRATIONS[number]}"
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={number + 1}; COMMIT;"
+            )
+
+    def _check_integrity(self, connection: sqlite3.Connection) -> None:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise _damaged(self.path)
+
+    def _check_realm(self, connection: sqlite3.Connection, realm: str) -> None:
+        connection.execute("INSERT OR IGNORE INTO facts VALUES ('realm', ?)", (realm,))
+        (stored,) = connection.execute("SELECT value FROM facts WHERE name = 'realm'").fetchone()
+        if stored != realm:
+            raise ConfigError(
+                f"{self.path} belongs to the realm {stored}, not {realm}",
+                next_step="name another file with --db: cards of one realm are worth nothing in another",
+            )
+
+    def _in_place(self) -> bool:
+        try:
+            return os.stat(self.path).st_ino == self._inode
+        except OSError:
+            return False
+
+    # --- statements
+
+    @contextmanager
+    def _statement(self) -> Iterator[sqlite3.Connection]:
+        if self._connection is None:
+            raise StoreError("the store is closed")
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._statement() as connection:
+            # IMMEDIATE waits for its turn; a transaction that reads first and then wants to write is
+            # refused at once when another one wrote meanwhile, whatever the timeout.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    # --- reading
+
+    def _cards(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute(
+            "SELECT handle, card_id, serial, card, signature, succession, published_at"
+            " FROM cards ORDER BY handle, serial"
+        )
+        for handle, card_id, serial, card, signature, succession, at in rows:
+            yield CardPublished(
+                handle=handle,
+                card_id=card_id,
+                serial=serial,
+                card=card,
+                card_sig=signature,
+                succession=None if succession is None else succession.encode(),
+                at=at,
+            )
+
+    def _prekeys(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute("SELECT handle, card_id, epoch, statement, signature, published_at FROM prekeys")
+        for handle, card_id, epoch, prekey, signature, at in rows:
+            yield PrekeyPublished(
+                handle=handle, card_id=card_id, epoch=epoch, prekey=prekey, prekey_sig=signature, at=at
+            )
+
+    def _revocations(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute(
+            "SELECT handle, card_id, reason, ts, next_ipk, revocations.signature, received_at"
+            " FROM revocations JOIN cards USING (card_id) ORDER BY received_at"
+        )
+        for handle, card_id, reason, ts, next_ipk, signature, at in rows:
+            yield CardRevoked(
+                handle=handle,
+                card_id=card_id,
+                reason=reason,
+                ts=ts,
+                by="identity" if next_ipk is None else "next",
+                signature=signature,
+                next_ipk=next_ipk,
+                at=at,
+            )
+
+    def _policies(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute("SELECT handle, policy FROM handles WHERE policy IS NOT NULL")
+        for handle, policy in rows:
+            yield PolicySet(handle=handle, policy=_policies.decode(policy))
+
+
+def _write(run: sqlite3.Connection, change: Change) -> None:
+    match change:
+        case CardPublished():
+            run.execute("INSERT OR IGNORE INTO handles (handle) VALUES (?)", (change.handle,))
+            run.execute(
+                "INSERT INTO cards VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    change.card_id,
+                    change.handle,
+                    change.serial,
+                    change.card,
+                    change.card_sig,
+                    None if change.succession is None else change.succession.decode(),
+                    change.at,
+                ),
+            )
+        case PrekeyPublished():
+            run.execute(
+                "INSERT OR REPLACE INTO prekeys VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    change.handle,
+                    change.card_id,
+                    change.epoch,
+                    change.prekey,
+                    change.prekey_sig,
+                    change.at,
+                ),
+            )
+        case PolicySet():
+            text = msgspec.json.encode(change.policy).decode()
+            run.execute("UPDATE handles SET policy = ? WHERE handle = ?", (text, change.handle))
+        case CardRevoked():
+            run.execute(
+                "INSERT INTO revocations VALUES (?, ?, ?, ?, ?, ?)",
+                (change.card_id, change.reason, change.ts, change.next_ipk, change.signature, change.at),
+            )
+
+
+def _damaged(path: str) -> ConfigError:
+    return ConfigError(
+        f"{path} is damaged or is no SQLite database; nothing was changed in it",
+        next_step="restore it from a copy, or name another file with --db",
+    )
+
+
+def _unusable(path: str, error: sqlite3.Error) -> ConfigError:
+    """What a person is told when the database cannot be opened."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return _damaged(path)
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return ConfigError(
+            f"another program holds {path}", next_step="close that program, or name another file with --db"
+        )
+    if name.startswith("SQLITE_READONLY"):
+        return ConfigError(
+            f"{path} cannot be written: it is read-only",
+            next_step="make the file and its folder writable, or name another file with --db",
+        )
+    if name.startswith("SQLITE_FULL"):
+        return ConfigError(f"the disk that holds {path} is full", next_step="free some space and start again")
+    return ConfigError(
+        f"{path} cannot be used: {error}",
+        next_step="check the file and its folder, or name another with --db",
+    )
