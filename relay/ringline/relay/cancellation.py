@@ -1,0 +1,140 @@
+"""Cancellation of calls in a listener's hands: who asked, who is told, and when (protocol §7).
+
+A request is a flag on the call. While it is up, one ``cancel_call`` is with the connection that holds the
+call, and nobody is told anything until the listener or the end of the call decides.
+"""
+
+from collections import Counter
+from typing import Final, final
+
+from msgspec import Struct
+
+from ringline.protocol.frames import CallError, CallNotCancelled, CancelCall, NotCancelledReason
+from ringline.protocol.lifecycle import State
+from ringline.relay.calls import Call
+from ringline.relay.effects import CancelAnswer, Decided
+from ringline.relay.sessions import Sessions
+from ringline.relay.timers import CancelWaited, Timers
+
+__all__ = ["Cancellation"]
+
+_BY_REASON: Final[dict[NotCancelledReason, CancelAnswer]] = {
+    "already_terminal": CancelAnswer.ALREADY_TERMINAL,
+    "too_late": CancelAnswer.TOO_LATE,
+    "unknown": CancelAnswer.UNKNOWN,
+}
+
+
+@final
+class _Asked(Struct, eq=False):
+    """Who waits for the decision: connections, and HTTP requests."""
+
+    connections: dict[int, None] = {}
+    requests: dict[int, None] = {}
+
+
+@final
+class Cancellation:
+    """The cancel requests that are not decided yet. An HTTP one waits ``wait`` ms for the decision."""
+
+    __slots__ = ("_asked", "_call_of", "_counters", "_sessions", "_timers", "_wait")
+
+    def __init__(self, sessions: Sessions, timers: Timers, counters: Counter[str], *, wait: int) -> None:
+        self._sessions = sessions
+        self._timers = timers
+        self._counters = counters
+        self._wait = wait
+        self._asked: dict[str, _Asked] = {}
+        self._call_of: dict[int, str] = {}
+
+    def ask(self, call: Call | None, call_id: str, caller: str, connection: int) -> None:
+        """A caller sent ``cancel_call``; its connection need not be attached to the call."""
+        # Another's call is answered as one that never was.
+        if call is None or call.caller != caller:
+            self._sessions.send(connection, CallNotCancelled(call_id=call_id, reason="unknown"))
+        elif call.ended:
+            self._sessions.send(connection, CallNotCancelled(call_id=call_id, reason="already_terminal"))
+        else:
+            self._asked.setdefault(call_id, _Asked()).connections[connection] = None
+            self.stop(call)
+
+    def ask_by_http(self, call: Call | None, caller: str, request: int, now: int) -> None:
+        """A caller sent ``POST /v1/calls/{id}/cancel``, to be answered by `Decided`."""
+        if call is None or call.caller != caller:
+            self._decide(request, CancelAnswer.MISSING)
+        elif call.ended:
+            self._decide(request, CancelAnswer.ALREADY_TERMINAL)
+        else:
+            self._asked.setdefault(call.id, _Asked()).requests[request] = None
+            self._call_of[request] = call.id
+            self._timers.set(CancelWaited(request), now + self._wait)
+            self.stop(call)
+
+    def waited(self, request: int) -> None:
+        """No decision in time: the request stands, and the asker is told so."""
+        call_id = self._call_of.pop(request)
+        asked = self._asked[call_id]
+        del asked.requests[request]
+        if not asked.requests and not asked.connections:
+            del self._asked[call_id]
+        self._decide(request, CancelAnswer.REQUESTED)
+
+    def stop(self, call: Call) -> None:
+        """Put the flag up and tell the listener, unless it is up already."""
+        if call.cancel_requested:
+            return
+        call.cancel_requested = True
+        self._counters["cancels_requested"] += 1
+        if call.instance is not None and call.instance.connection is not None:
+            self._sessions.send(call.instance.connection, CancelCall(call_id=call.id))
+
+    def confirmed(self, call: Call) -> bool:
+        """True if a listener's ``call_cancelled`` answers a request; an unasked one is counted."""
+        if not call.cancel_requested:
+            self._counters["cancels_unasked"] += 1
+        return call.cancel_requested
+
+    def refused(self, call: Call, reason: NotCancelledReason) -> None:
+        """A listener sent ``call_not_cancelled``: the flag goes down, and the askers learn why."""
+        if not call.cancel_requested:
+            self._counters["cancels_unasked"] += 1
+            return
+        call.cancel_requested = False
+        self._counters["cancels_refused"] += 1
+        asked = self._withdraw(call)
+        for connection in asked.connections:
+            self._sessions.send(connection, CallNotCancelled(call_id=call.id, reason=reason))
+        for request in asked.requests:
+            self._decide(request, _BY_REASON[reason])
+
+    def settle(self, call: Call) -> None:
+        """The call has ended, and its attached connections know: tell the other askers."""
+        asked = self._withdraw(call)
+        canceled = call.state is State.CANCELED
+        for connection in asked.connections:
+            if connection in call.attached:
+                continue
+            if canceled:
+                self._sessions.send(
+                    connection,
+                    CallError(
+                        origin="relay", code="canceled", call_id=call.id, correlation_id=call.correlation_id
+                    ),
+                )
+            else:
+                self._sessions.send(connection, CallNotCancelled(call_id=call.id, reason="already_terminal"))
+        for request in asked.requests:
+            self._decide(request, CancelAnswer.CANCELED if canceled else CancelAnswer.ALREADY_TERMINAL)
+
+    def _withdraw(self, call: Call) -> _Asked:
+        asked = self._asked.pop(call.id, _NOBODY)
+        for request in asked.requests:
+            del self._call_of[request]
+            self._timers.cancel(CancelWaited(request))
+        return asked
+
+    def _decide(self, request: int, answer: CancelAnswer) -> None:
+        self._sessions.effects.append(Decided(request, answer))
+
+
+_NOBODY: Final = _Asked()

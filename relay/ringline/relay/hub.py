@@ -1,0 +1,386 @@
+"""The relay's core: all connections, and the calls between them. Sans-IO: events in, effects out.
+
+Every public method that takes ``now`` first lets happen what was due before, so that a bound holds to the
+millisecond of the edge's clock, whether or not `tick` came in time. Connections and HTTP requests are named
+by numbers of the edge's choice, which are never used twice.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Literal, assert_never, final
+
+from ringline.protocol.frames import CallRequest, CancelCall
+from ringline.protocol.instant import Instant
+from ringline.protocol.shapes import CallList, CallRecord
+from ringline.relay.admission import Admission, Attempt, Refused
+from ringline.relay.authority import Authority
+from ringline.relay.budget import HourlyBudget, TurnBudget
+from ringline.relay.calls import Book, Call, Party
+from ringline.relay.cancellation import Cancellation
+from ringline.relay.effects import Effect
+from ringline.relay.presence import Presence
+from ringline.relay.recent import Recent
+from ringline.relay.session import Inbound, Refusal, Role, Session
+from ringline.relay.sessions import Sessions
+from ringline.relay.settings import Settings
+from ringline.relay.sync import SyncCalls
+from ringline.relay.timers import (
+    Alarm,
+    BoundPassed,
+    CancelWaited,
+    DrainOver,
+    GraceOver,
+    HoldOver,
+    ReleaseDue,
+    Timers,
+)
+
+__all__ = ["Hub"]
+
+# protocol §2 "Close codes".
+_GOING_AWAY: Final = 1001
+_POLICY: Final = 1008
+_REPLACED: Final = 4000
+_REVOKED: Final = 4001
+
+
+@final
+class Hub:
+    """Routes sealed calls between callers and listeners of one relay.
+
+    ``ids`` mints call ids: 128 random bits each, 1-64 of ``[A-Za-z0-9_-]``. ``started`` is when the relay
+    started: what was sealed before may have been handed out by its predecessor (protocol §5).
+    """
+
+    def __init__(
+        self, settings: Settings, authority: Authority, ids: Callable[[], str], started: Instant
+    ) -> None:
+        self._settings = settings
+        self._counters: Counter[str] = Counter()
+        self._timers = Timers()
+        self._sessions = Sessions(self._timers)
+        self._presence = Presence(share=settings.caller_places_percent, affinity=settings.affinity_ms)
+        self._book = Book(
+            life=settings.record_life_ms,
+            records=settings.records,
+            outcome_bytes=settings.record_outcome_bytes,
+        )
+        self._hourly = HourlyBudget(
+            settings.calls_per_hour, settings.calls_per_pair_per_hour, settings.budget_window_ms
+        )
+        self._turns = TurnBudget(settings.turns, settings.turn_window_ms)
+        self._parties: Recent[tuple[str, str], None] = Recent(
+            life=settings.party_life_ms, most=settings.parties
+        )
+        self._cancellation = Cancellation(
+            self._sessions, self._timers, self._counters, wait=settings.cancel_wait_ms
+        )
+        self._calls = SyncCalls(
+            settings,
+            self._sessions,
+            self._presence,
+            self._book,
+            self._cancellation,
+            self._timers,
+            self._counters,
+            ids,
+        )
+        self._admission = Admission(
+            authority, self._book, self._presence, self._hourly, self._turns, started=started.wall
+        )
+        self._draining = False
+
+    # --- connections
+
+    def connect_caller(
+        self, connection: int, caller: str, callee: str, card_id: str, now: Instant
+    ) -> list[Effect]:
+        """Take in a caller's connection; its card (base64url id) is that of its log-in.
+
+        Whether ``callee`` exists is not looked at (protocol §2).
+        """
+        self._let_happen(now)
+        session = Session(
+            self._settings,
+            connection=connection,
+            role=Role.CALLER,
+            handle=caller,
+            card_id=card_id,
+            target=callee,
+        )
+        self._sessions.add(session)
+        if self._draining:
+            self._calls.part(session, _GOING_AWAY, self._farewell, now)
+        return self._sessions.take()
+
+    def connect_listener(
+        self,
+        connection: int,
+        handle: str,
+        card_id: str,
+        instance: str,
+        boot: str,
+        capacity: int,
+        durable: bool,
+        now: Instant,
+    ) -> list[Effect]:
+        """Take in a listener's connection.
+
+        ``instance`` and ``boot`` are the UUIDs of its query, ``capacity`` is 1-1000 calls at once,
+        ``durable`` whether it has a journal. A connection that the instance has already is replaced, and
+        its unfinished calls are offered again on this one (protocol §5).
+        """
+        self._let_happen(now)
+        session = Session(
+            self._settings,
+            connection=connection,
+            role=Role.LISTENER,
+            handle=handle,
+            card_id=card_id,
+            target=handle,
+        )
+        self._sessions.add(session)
+        if self._draining:
+            self._calls.part(session, _GOING_AWAY, self._farewell, now)
+            return self._sessions.take()
+        known = self._presence.find(handle, instance)
+        if known is not None and known.connection is not None:
+            before = self._sessions.get(known.connection)
+            assert before is not None
+            # It holds nothing from now on, so that its late close changes nothing (protocol §5).
+            before.instance = None
+            self._sessions.close(before, _REPLACED, "replaced")
+            self._counters["connections_replaced"] += 1
+        session.instance = self._presence.join(handle, instance, connection, boot, capacity, durable=durable)
+        self._calls.offer_again(session.instance)
+        return self._sessions.take()
+
+    def disconnect(self, connection: int, now: Instant) -> list[Effect]:
+        """A connection is gone, by whoever's doing. Its number may be one that the hub closed itself."""
+        self._let_happen(now)
+        session = self._sessions.get(connection)
+        self._sessions.forget(connection)
+        if session is not None:
+            self._calls.detach(session, now)
+        return self._sessions.take()
+
+    # --- messages
+
+    def receive(self, connection: int, payload: bytes, now: Instant) -> list[Effect]:
+        """Read one text message. What breaks a rule is answered, and never raised (protocol §2)."""
+        self._let_happen(now)
+        session = self._sessions.get(connection)
+        if session is not None:
+            frame = session.read(payload, now.mono)
+            if isinstance(frame, Refusal):
+                self._refuse(session, frame, now)
+            else:
+                self._act(session, frame, now)
+        return self._sessions.take()
+
+    def binary(self, connection: int, now: Instant) -> list[Effect]:
+        """Refuse a binary message, whatever is in it."""
+        self._let_happen(now)
+        session = self._sessions.get(connection)
+        if session is not None:
+            self._refuse(session, session.binary(now.mono), now)
+        return self._sessions.take()
+
+    def _act(self, session: Session, frame: Inbound, now: Instant) -> None:
+        if isinstance(frame, CallRequest):
+            self._request(session, frame, now)
+        elif isinstance(frame, CancelCall):
+            call = self._book.find(frame.call_id)
+            self._cancellation.ask(call, frame.call_id, session.handle, session.connection)
+        else:
+            self._calls.hear(session, frame, now)
+
+    def _request(self, session: Session, request: CallRequest, now: Instant) -> None:
+        verdict = self._admission.judge(session, request, now)
+        if isinstance(verdict, Attempt):
+            caller, callee = session.handle, session.target
+            self._parties.put((min(caller, callee), max(caller, callee)), None, now.mono)
+            self._calls.admit(verdict, now)
+        elif isinstance(verdict, Call):
+            self._calls.repeat(session, request, verdict)
+        else:
+            self._turn_away(session, request, verdict, now)
+
+    def _turn_away(self, session: Session, request: CallRequest, refused: Refused, now: Instant) -> None:
+        self._counters[f"refused_{refused.code}"] += 1
+        answer = refused.answer(request)
+        # protocol §4 step 4: how long the look-up took must not show.
+        if refused.code == "unknown_handle":
+            due = now.mono + self._settings.unknown_handle_release_ms
+            self._sessions.send_later(session, answer, due, request)
+        else:
+            self._sessions.send(session.connection, answer)
+
+    def _refuse(self, session: Session, refusal: Refusal, now: Instant) -> None:
+        self._counters["frames_refused"] += 1
+        # protocol §2 "Size": a caller pays for it, as long as he has something left to pay with.
+        if refusal.costs and session.role is Role.CALLER:
+            self._hourly.take(session.handle, session.target, now.mono)
+        if refusal.answer is not None:
+            self._sessions.send(session.connection, refusal.answer)
+        if refusal.closes:
+            self._calls.part(session, _POLICY, "frames", now)
+
+    # --- HTTP
+
+    def cancel(self, caller: str, call_id: str, request: int, now: Instant) -> list[Effect]:
+        """Ask for cancellation on behalf of ``caller``; a `Decided` with ``request`` is the answer.
+
+        It comes at once, or within the wait of protocol §7.
+        """
+        self._let_happen(now)
+        self._cancellation.ask_by_http(self._book.find(call_id), caller, request, now.mono)
+        return self._sessions.take()
+
+    def record(self, identity: str, call_id: str, now: Instant) -> CallRecord | None:
+        """Return a call's record to either of its parties, None to all others (protocol §9).
+
+        Only its caller sees the outcome; each such reading counts as a sending of it (protocol §4).
+        """
+        call = self._current(call_id, now)
+        if call is None or identity not in (call.caller, call.callee):
+            return None
+        shown = identity == call.caller and self._calls.may_send_again(call)
+        return call.record(with_outcome=shown)
+
+    def records(
+        self, identity: str, role: Party, state: str | None, cursor: int | None, limit: int, now: Instant
+    ) -> CallList:
+        """Return up to ``limit`` records of the calls in which ``identity`` had ``role``, newest first.
+
+        ``state`` is a word of protocol §9; ``cursor`` is the ``next`` of the page before. Outcomes are
+        never in a list. A page may be short, or empty, and still have a next one.
+        """
+        return self._book.page(role, identity, state, cursor, limit, now.mono)
+
+    def acknowledge(
+        self, caller: str, call_id: str, now: Instant
+    ) -> Literal["acknowledged", "running", "missing"]:
+        """Forget the outcome of an ended call of ``caller``; its record stays (protocol §9)."""
+        call = self._current(call_id, now)
+        if call is None or call.caller != caller:
+            return "missing"
+        if not call.ended:
+            return "running"
+        self._book.drop_outcome(call)
+        return "acknowledged"
+
+    def _current(self, call_id: str, now: Instant) -> Call | None:
+        """Look a call up between two events, when records that are over may still be there."""
+        self._book.purge(now.mono)
+        return self._book.find(call_id)
+
+    def parties(self, a: str, b: str, now: Instant) -> bool:
+        """True if a call between the two was admitted within the last 96 h, in either direction."""
+        return self._parties.holds((min(a, b), max(a, b)), now.mono)
+
+    # --- credentials
+
+    def revoke(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
+        """End all connections that logged in under a card that is revoked (protocol §2, §10)."""
+        return self._end_log_ins(handle, card_id, _REVOKED, "revoked", now)
+
+    def close_card(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
+        """Send away all connections that logged in under a card that no longer logs in (protocol §2).
+
+        It expired, or was replaced 48 h ago; they may come back at once under its successor.
+        """
+        return self._end_log_ins(handle, card_id, _GOING_AWAY, "retry=0", now)
+
+    def _end_log_ins(self, handle: str, card_id: str, code: int, reason: str, now: Instant) -> list[Effect]:
+        self._let_happen(now)
+        for session in self._sessions.of(handle):
+            if session.card_id == card_id:
+                self._calls.part(session, code, reason, now)
+        return self._sessions.take()
+
+    # --- stopping
+
+    @property
+    def _farewell(self) -> str:
+        return f"retry={self._settings.drain_retry_ms}"
+
+    def drain(self, now: Instant) -> list[Effect]:
+        """Stop: no new calls, and no new connections. Idle connections are closed at once.
+
+        The others follow as their calls end, at the latest when the drain bound is over; what still runs
+        then ends as at the call bound. A call that is asked for meanwhile is `busy`, with the time to
+        come back.
+        """
+        self._let_happen(now)
+        if not self._draining:
+            self._draining = True
+            self._calls.farewell = self._farewell
+            self._admission.drain_retry_ms = self._settings.drain_retry_ms
+            self._timers.set(DrainOver(), now.mono + self._settings.drain_bound_ms)
+            for session in self._sessions:
+                if not session.closing and session.idle:
+                    self._calls.part(session, _GOING_AWAY, self._farewell, now)
+        return self._sessions.take()
+
+    def drained(self) -> bool:
+        """True if the hub is stopping and every connection was told to close."""
+        return self._draining and not len(self._sessions)
+
+    def _stop(self, now: Instant) -> None:
+        self._calls.give_up_all(now)
+        for session in self._sessions:
+            if not session.closing:
+                self._calls.part(session, _GOING_AWAY, self._farewell, now)
+
+    # --- time
+
+    def deadline(self) -> int | None:
+        """Return when to call `tick` at the latest, in ms of the clock that never goes back."""
+        timer, record = self._timers.deadline(), self._book.deadline()
+        if timer is None or record is None:
+            return record if timer is None else timer
+        return min(timer, record)
+
+    def tick(self, now: Instant) -> list[Effect]:
+        """Let happen what is due."""
+        self._let_happen(now)
+        self._hourly.purge(now.mono)
+        self._turns.purge(now.mono)
+        self._presence.purge(now.mono)
+        self._parties.purge(now.mono)
+        return self._sessions.take()
+
+    def _let_happen(self, now: Instant) -> None:
+        for alarm in self._timers.expired(now.mono):
+            self._raise(alarm, now)
+        self._book.purge(now.mono)
+
+    def _raise(self, alarm: Alarm, now: Instant) -> None:
+        match alarm:
+            case BoundPassed():
+                self._calls.bound_passed(alarm.call_id, now)
+            case HoldOver():
+                self._calls.hold_over(alarm.call_id)
+            case GraceOver():
+                self._calls.grace_over(alarm.handle, alarm.instance, now)
+            case ReleaseDue():
+                self._sessions.release(alarm.connection, now.mono)
+            case CancelWaited():
+                self._cancellation.waited(alarm.request)
+            case DrainOver():
+                self._stop(now)
+            case _:
+                assert_never(alarm)
+
+    # --- telemetry
+
+    def snapshot(self) -> dict[str, int]:
+        """Return counters since the start, and present numbers; nothing in it names anybody."""
+        return dict(self._counters) | {
+            "now_callers": self._sessions.count(Role.CALLER),
+            "now_listeners": self._sessions.count(Role.LISTENER),
+            "now_calls": self._book.unfinished,
+            "now_records": self._book.records,
+            "now_outcome_bytes": self._book.outcome_bytes,
+        }

@@ -1,0 +1,182 @@
+"""Which listener instances serve a handle, what they have in hand, and which one takes the next call.
+
+An instance outlives its connections: a call that was handed to it is never given to another (protocol §5).
+"""
+
+import heapq
+from typing import Final, Literal, TypeAlias, final
+
+from ringline.relay.calls import Call
+from ringline.relay.recent import Recent
+
+__all__ = ["Instance", "NoPlace", "Presence"]
+
+NoPlace: TypeAlias = Literal["offline", "busy"]
+
+_PERCENT: Final = 100
+_SLACK: Final = 16
+
+
+@final
+class Instance:
+    """One listener with its journal. ``connection`` is the one that now holds its calls, None while lost."""
+
+    __slots__ = ("boot", "calls", "capacity", "connection", "durable", "handle", "id", "turn")
+
+    def __init__(self, handle: str, instance: str) -> None:
+        self.handle = handle
+        self.id = instance
+        self.boot = ""
+        self.durable = False
+        self.capacity = 0
+        self.connection: int | None = None
+        self.calls: dict[str, Call] = {}
+        """Its unfinished calls, in the order of their hand-out."""
+        self.turn = 0
+        """Which entry of its handle's queue is the valid one."""
+
+    @property
+    def full(self) -> bool:
+        """True if it has no free place."""
+        return len(self.calls) >= self.capacity
+
+
+@final
+class _Desk:
+    """The instances of one handle."""
+
+    __slots__ = ("_queue", "_turn", "connected", "instances", "places", "taken_by")
+
+    def __init__(self) -> None:
+        self.instances: dict[str, Instance] = {}
+        self.connected = 0
+        self.places = 0
+        """The capacity of the connected instances together."""
+        self.taken_by: dict[str, int] = {}
+        """Unfinished calls by caller."""
+        # By share of places in use; among equals, whoever has waited longest. Only the entry whose turn
+        # is its instance's own counts.
+        self._queue: list[tuple[float, int, Instance]] = []
+        self._turn = 0
+
+    def requeue(self, instance: Instance) -> None:
+        """The instance's load has changed."""
+        self._turn += 1
+        instance.turn = self._turn
+        if instance.connection is None:
+            return
+        heapq.heappush(self._queue, (len(instance.calls) / instance.capacity, self._turn, instance))
+        if len(self._queue) > 2 * self.connected + _SLACK:
+            self._queue = [entry for entry in self._queue if entry[1] == entry[2].turn]
+            heapq.heapify(self._queue)
+
+    def least_busy(self) -> Instance | None:
+        while self._queue:
+            _, turn, instance = self._queue[0]
+            if turn == instance.turn:
+                return instance
+            heapq.heappop(self._queue)
+        return None
+
+
+@final
+class Presence:
+    """All listener instances. A caller holds at most ``share`` percent of a handle's places, but one; 0: all.
+
+    A conversation that an instance took stays with it for ``affinity`` ms (protocol §5).
+    """
+
+    __slots__ = ("_desks", "_share", "_taken")
+
+    def __init__(self, *, share: int, affinity: int) -> None:
+        self._desks: dict[str, _Desk] = {}
+        self._share = share
+        # The id, not the instance: one that comes back after it was forgotten is the same to its contexts.
+        self._taken: Recent[tuple[str, str, str], str] = Recent(life=affinity)
+
+    def find(self, handle: str, instance: str) -> Instance | None:
+        """Return the instance, connected or lost, None when it holds nothing and is not connected."""
+        desk = self._desks.get(handle)
+        return None if desk is None else desk.instances.get(instance)
+
+    def join(
+        self, handle: str, instance_id: str, connection: int, boot: str, capacity: int, *, durable: bool
+    ) -> Instance:
+        """Let ``connection`` hold the instance's calls from now on, whichever held them before."""
+        desk = self._desks.get(handle)
+        if desk is None:
+            desk = self._desks[handle] = _Desk()
+        instance = desk.instances.get(instance_id)
+        if instance is None:
+            instance = desk.instances[instance_id] = Instance(handle, instance_id)
+        if instance.connection is None:
+            desk.connected += 1
+        else:
+            desk.places -= instance.capacity
+        desk.places += capacity
+        instance.connection = connection
+        instance.boot = boot
+        instance.capacity = capacity
+        instance.durable = durable
+        desk.requeue(instance)
+        return instance
+
+    def leave(self, instance: Instance) -> None:
+        """The connection that held the instance's calls is gone. One without calls is forgotten."""
+        desk = self._desks[instance.handle]
+        desk.connected -= 1
+        desk.places -= instance.capacity
+        instance.connection = None
+        desk.requeue(instance)
+        self._tidy(desk, instance)
+
+    def place(self, caller: str, callee: str, correlation_id: str, now: int) -> Instance | NoPlace:
+        """Return the instance that is to take the caller's next call, or why there is none.
+
+        protocol §4 step 5, and §5 for a conversation that an instance already took.
+        """
+        desk = self._desks.get(callee)
+        if desk is None or not desk.connected:
+            return "offline"
+        taken_by = self._taken.get((caller, callee, correlation_id), now)
+        instance = None if taken_by is None else desk.instances.get(taken_by)
+        if instance is None or instance.connection is None:
+            instance = desk.least_busy()
+        if instance is None or instance.full:
+            return "busy"
+        if self._share and desk.taken_by.get(caller, 0) >= max(1, desk.places * self._share // _PERCENT):
+            return "busy"
+        return instance
+
+    def take(self, call: Call, instance: Instance) -> None:
+        """Put a call into an instance's hands."""
+        desk = self._desks[instance.handle]
+        instance.calls[call.id] = call
+        desk.taken_by[call.caller] = desk.taken_by.get(call.caller, 0) + 1
+        desk.requeue(instance)
+
+    def bind(self, call: Call, instance: Instance, now: int) -> None:
+        """The instance took the call, so its conversation lives there from now on."""
+        self._taken.put((call.caller, call.callee, call.correlation_id), instance.id, now)
+
+    def release(self, call: Call, instance: Instance) -> None:
+        """Take an ended call out of its instance's hands. One that is lost and empty is forgotten."""
+        desk = self._desks[instance.handle]
+        del instance.calls[call.id]
+        left = desk.taken_by[call.caller] - 1
+        if left:
+            desk.taken_by[call.caller] = left
+        else:
+            del desk.taken_by[call.caller]
+        desk.requeue(instance)
+        self._tidy(desk, instance)
+
+    def _tidy(self, desk: _Desk, instance: Instance) -> None:
+        if instance.connection is None and not instance.calls:
+            del desk.instances[instance.id]
+            if not desk.instances:
+                del self._desks[instance.handle]
+
+    def purge(self, now: int) -> None:
+        """Forget the conversations that are over."""
+        self._taken.purge(now)

@@ -1,0 +1,115 @@
+"""One heap of everything that is to happen later.
+
+A timer is a value: setting an equal one again moves it. What was moved or cancelled stays in the heap until
+it comes up, or until such leftovers are the greater part of it; so that every operation is O(log n).
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final, TypeAlias, final
+
+from msgspec import Struct
+
+__all__ = [
+    "Alarm",
+    "BoundPassed",
+    "CancelWaited",
+    "DrainOver",
+    "GraceOver",
+    "HoldOver",
+    "ReleaseDue",
+    "Timers",
+]
+
+
+@final
+class BoundPassed(Struct, frozen=True):
+    """The ring bound or the call bound of a sync call (protocol §5)."""
+
+    call_id: str
+
+
+@final
+class HoldOver(Struct, frozen=True):
+    """A caller without an attached connection did not return (protocol §5)."""
+
+    call_id: str
+
+
+@final
+class GraceOver(Struct, frozen=True):
+    """A listener instance that holds calls did not return (protocol §5)."""
+
+    handle: str
+    instance: str
+
+
+@final
+class ReleaseDue(Struct, frozen=True):
+    """A frame that was held back on a connection may leave (protocol §4 step 4)."""
+
+    connection: int
+
+
+@final
+class CancelWaited(Struct, frozen=True):
+    """An HTTP cancel has waited long enough (protocol §7)."""
+
+    request: int
+
+
+@final
+class DrainOver(Struct, frozen=True):
+    """Running calls had their time: the relay stops."""
+
+
+Alarm: TypeAlias = BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | DrainOver
+
+_SLACK: Final = 64
+
+
+@final
+class Timers:
+    """Timers by the alarm they raise. Times are milliseconds of the clock that never goes back."""
+
+    __slots__ = ("_due", "_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Alarm]] = []
+        self._due: dict[Alarm, int] = {}
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def set(self, alarm: Alarm, due: int) -> None:
+        """Raise ``alarm`` at ``due``; if it is set already, it is moved."""
+        self._due[alarm] = due
+        self._order += 1
+        heapq.heappush(self._heap, (due, self._order, alarm))
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            # Rebuilding costs what it removes, so each setting pays for it once.
+            self._heap = [(due, order, alarm) for order, (alarm, due) in enumerate(self._due.items())]
+            self._order = len(self._heap)
+            heapq.heapify(self._heap)
+
+    def cancel(self, alarm: Alarm) -> None:
+        """Forget ``alarm``, if it is set."""
+        self._due.pop(alarm, None)
+
+    def deadline(self) -> int | None:
+        """Return when the next alarm is due, None when none is set."""
+        heap, due = self._heap, self._due
+        while heap:
+            at, _, alarm = heap[0]
+            if due.get(alarm) == at:
+                return at
+            heapq.heappop(heap)
+        return None
+
+    def expired(self, now: int) -> Iterator[Alarm]:
+        """Yield the alarms due at ``now``, earliest first, those set meanwhile included."""
+        while (at := self.deadline()) is not None and at <= now:
+            alarm = heapq.heappop(self._heap)[2]
+            del self._due[alarm]
+            yield alarm
