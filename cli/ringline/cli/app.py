@@ -15,6 +15,7 @@ import click
 
 from ringline.cli.output import BROKEN_PIPE, ReaderGone, occupy_descriptors, write_document
 from ringline.cli.page import SETTINGS
+from ringline.cli.report import tell
 from ringline.cli.version import VERSION
 from ringline.protocol.errors import RinglineError
 
@@ -136,7 +137,7 @@ def _run(words: list[str], invocation: Invocation) -> int:
     try:
         result = app.main(words, prog_name="ringline", standalone_mode=False, obj=invocation)
     except click.exceptions.NoArgsIsHelpError as error:
-        sys.stderr.write(error.format_message() + "\n")
+        tell(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -158,8 +159,7 @@ def _end(error: Exception, invocation: Invocation) -> int:
     if invocation.machine:
         write_document(document(explanation))
     else:
-        sys.stderr.write("\n".join(lines(explanation)) + "\n")
-        sys.stderr.flush()
+        tell("\n".join(lines(explanation)))
     return explanation.exit_code
 
 

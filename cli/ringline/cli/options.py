@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["DEFAULT_RELAY", "identity_option", "json_option", "relay_options"]
+__all__ = ["DEFAULT_RELAY", "identity_option", "json_option", "locking_options", "relay_options"]
 
 DEFAULT_RELAY: Final = "http://127.0.0.1:7575"
 """Where `ringline relay dev` listens. The same as the client's, which is not loaded for a help page."""
@@ -51,3 +51,21 @@ def json_option(function: _F) -> _F:
         is_flag=True,
         help="Print one JSON document on standard output, on success and on failure.",
     )(function)
+
+
+def locking_options(function: _F) -> _F:
+    """Add ``--passphrase-file`` and ``--plain``: how key files are locked; a passphrase is never an argument."""
+    plain = click.option(
+        "--plain",
+        is_flag=True,
+        help="Protect new key files by their mode 0600 alone. [default on a development relay]",
+    )
+    file = click.option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar="RINGLINE_PASSPHRASE_FILE",
+        type=click.Path(dir_okay=False),
+        help="Read the passphrase of the key files from the first line of this file, which only you may "
+        "read. [env RINGLINE_PASSPHRASE_FILE; default: ask on a terminal]",
+    )
+    return file(plain(function))

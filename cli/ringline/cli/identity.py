@@ -1,0 +1,86 @@
+"""Which relay, which own identity, and where its passphrase comes from."""
+
+import secrets
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ringline.client.account import Account, Passphrase
+from ringline.client.address import RelayAddress
+from ringline.client.home import Home, read_private
+from ringline.protocol.errors import ConfigError
+
+__all__ = ["DEFAULT_PREFIX", "Locking", "default_handle", "locking", "open_account"]
+
+DEFAULT_PREFIX: Final = "caller-"
+"""How the identity is named that calls when no other was chosen."""
+
+_SUFFIX_CHARS: Final = 10
+_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Locking:
+    """How key files are locked: by a passphrase, or ``plain``, by their mode alone."""
+
+    passphrase: Passphrase | None
+    plain: bool | None
+
+
+def locking(address: RelayAddress, passphrase_file: str | None, plain: bool) -> Locking:
+    """Return where the passphrase comes from: a file, else a prompt on a terminal, else nowhere.
+
+    In the development realm new keys are plain unless a passphrase file is given.
+    """
+    if passphrase_file is not None:
+        if plain:
+            raise ConfigError(
+                "--plain and --passphrase-file exclude each other", next_step="choose one of them"
+            )
+        path = Path(passphrase_file)
+        return Locking(lambda: _first_line(path), False)
+    prompt = _prompt if sys.stdin.isatty() and sys.stderr.isatty() else None
+    return Locking(prompt, True if plain or address.is_local else None)
+
+
+def default_handle(home: Home, address: RelayAddress) -> str:
+    """Return the handle of the identity that calls when no other was chosen; made up once per relay.
+
+    It cannot be guessed, so that nobody else has taken it.
+    """
+    own = [handle for handle in home.handles(address) if handle.startswith(DEFAULT_PREFIX)]
+    return own[0] if own else DEFAULT_PREFIX + "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX_CHARS))
+
+
+def open_account(
+    home: Home, address: RelayAddress, handle: str | None, lock: Locking
+) -> tuple[Account, bool]:
+    """Load an own identity, or make it. Returns it and whether it is new.
+
+    Without ``handle`` it is the default one. Of two processes that do this at a time one makes it, and the
+    other uses the same.
+    """
+    now = time.time_ns() // 1_000_000
+    if handle is not None:
+        return Account.open(home, address, handle, now, passphrase=lock.passphrase, plain=lock.plain)
+    with home.lock(home.realm_folder(address)):
+        chosen = default_handle(home, address)
+        return Account.open(home, address, chosen, now, passphrase=lock.passphrase, plain=lock.plain)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return read_private(path).split("\n", 1)[0].rstrip("\r")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no file {path} with a passphrase", next_step="check --passphrase-file"
+        ) from None
+
+
+def _prompt() -> str:
+    answer: str = click.prompt("Passphrase of the key files", hide_input=True, err=True)
+    return answer

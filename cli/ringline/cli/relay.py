@@ -1,0 +1,95 @@
+"""`ringline relay`: a relay for development."""
+
+import click
+
+from ringline.cli.output import write_text
+from ringline.cli.page import SETTINGS
+from ringline.cli.page import command as page
+from ringline.cli.report import tell
+from ringline.protocol.errors import Family
+
+__all__ = ["command"]
+
+
+@click.group("relay", context_settings=SETTINGS)
+def command() -> None:
+    """Run a relay."""
+
+
+def _show_settings(context: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the settings and end, as ``--help`` does."""
+    del param
+    if not value or context.resilient_parsing:
+        return
+    from ringline.relay.settings import TABLE
+
+    width = max(map(len, TABLE))
+    write_text(
+        "".join(
+            f"{name:<{width}}  {row.default:>10} {row.unit:<11}  {row.kind}: {row.help}\n"
+            for name, row in TABLE.items()
+        )
+    )
+    context.exit()
+
+
+@page(
+    "dev",
+    examples=[
+        ("in memory, on port 7575 of this computer; Ctrl-C stops it", "ringline relay dev"),
+        ("keep handles and keys over a restart", "ringline relay dev --db relay.db"),
+        ("any free port, and shorter bounds", "ringline relay dev --port 0 --set RING_BOUND_MS=5000"),
+    ],
+    exits=[(0, "stopped by Ctrl-C or SIGTERM"), (Family.LOCAL, "config")],
+    then="ringline listen --as echo --run cat",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=7575,
+    show_default=True,
+    help="TCP port; 0 takes a free one.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address on loopback to listen on.")
+@click.option(
+    "--db", type=click.Path(dir_okay=False), help="Keep handles and keys in this file. [default: in memory]"
+)
+@click.option(
+    "--edge",
+    type=click.Choice(["picows", "websockets"]),
+    default="picows",
+    show_default=True,
+    help="WebSocket implementation: the fast one, or the portable one.",
+)
+@click.option(
+    "--set",
+    "values",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Change a bound or a budget; may be repeated. 0 turns a budget off.",
+)
+@click.option(
+    "--settings",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_settings,
+    help="List what --set can change, and exit.",
+)
+def dev(port: int, host: str, db: str | None, edge: str, values: tuple[str, ...]) -> None:
+    """Run a relay for development: loopback only, open registration, in memory without --db.
+
+    Not for production: whoever can reach the port can take a handle.
+    """
+    given: dict[str, str] = {}
+    for value in values:
+        name, equals, number = value.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set takes NAME=VALUE, and {value!r} has no equals sign")
+        given[name] = number
+    from ringline.relay.server import run_dev
+
+    run_dev(port=port, host=host, db=db, edge=edge, values=given, say=tell)
+
+
+command.add_command(dev)
