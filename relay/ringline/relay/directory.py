@@ -31,7 +31,7 @@ from ringline.protocol.statements import check_replacement
 from ringline.relay.publication import Publication, read_prekey, read_revocation, refusing_malformed
 from ringline.relay.store import CardPublished, CardRevoked, Change, PolicySet, PrekeyPublished
 
-__all__ = ["Decision", "Directory", "HeldCard"]
+__all__ = ["RECENT_CARDS", "Accept", "Decision", "Directory", "HeldCard"]
 
 Accept: TypeAlias = Literal["anyone", "listed", "invited"]
 

@@ -1,0 +1,358 @@
+"""The relay as a process: one port, one event loop, from start to drain.
+
+Everything that knows sockets, clocks or signals is composed here; the rules are in the modules it composes.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from importlib.metadata import version
+from types import TracebackType
+from typing import Final, cast, final
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from ringline.protocol import shapes
+from ringline.protocol.errors import ConfigError
+from ringline.protocol.limits import SUBPROTOCOL
+from ringline.protocol.names import is_realm
+from ringline.protocol.suites import SUITES
+from ringline.relay.auth import Authenticator
+from ringline.relay.clock import Clock, system_clock
+from ringline.relay.directory import Directory
+from ringline.relay.doorkeeper import Doorkeeper
+from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
+from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
+from ringline.relay.gate import FEATURES, RelayGate
+from ringline.relay.http import Routes
+from ringline.relay.hub import Hub
+from ringline.relay.registry import Registry
+from ringline.relay.settings import Settings
+from ringline.relay.sqlite import MEMORY, SqliteStore
+from ringline.relay.switchboard import Switchboard
+from ringline.relay.tickets import Tickets
+
+__all__ = ["DEFAULT_PORT", "RelayOptions", "RelayServer", "is_loopback", "run_dev"]
+
+logger: Final = logging.getLogger("ringline.relay")
+
+DEFAULT_PORT: Final = 7575
+_BACKLOG: Final = 1024
+_DATE_EVERY_S: Final = 1.0
+_CLOSING_S: Final = 5.0
+"""What clients get to answer the close frames of a relay that stops."""
+_LOOK_EVERY_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayOptions:
+    """How a relay is run. ``port`` 0 takes a free one; ``db`` None keeps everything in memory."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    db: str | None = None
+    edge: str = EDGES[0]
+    realm: str = "localhost"
+    origins: tuple[str, ...] = ()
+    """Pages that may use this relay besides its own, e.g. ``https://console.example``."""
+    settings: Settings = field(default_factory=Settings)
+    edge_limits: EdgeLimits | None = None
+    """Of WebSockets; None takes them from ``settings``."""
+    clock: Clock = system_clock
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name or address that only this machine can reach."""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+@final
+class RelayServer:
+    """A relay that runs within ``async with``; leaving it stops the relay at once.
+
+    Use::
+
+        async with RelayServer(RelayOptions(port=0)) as relay:
+            print(relay.url)
+
+    Entering raises `ConfigError`: a busy port, a database that cannot be used, an unknown edge.
+    """
+
+    def __init__(self, options: RelayOptions | None = None) -> None:
+        self.options = options or RelayOptions()
+        self.port = self.options.port
+        """The port that is listened on, once the relay runs."""
+        self._draining = False
+
+    @property
+    def url(self) -> str:
+        """The base URL of its HTTP interface."""
+        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        return f"http://{host}:{self.port}"
+
+    @property
+    def ws_url(self) -> str:
+        """The base URL of its WebSockets."""
+        return self.url.replace("http", "ws", 1)
+
+    @property
+    def realm(self) -> str:
+        """The realm it serves."""
+        return self.options.realm
+
+    async def __aenter__(self) -> "RelayServer":
+        options = self.options
+        if not is_realm(options.realm):
+            raise ConfigError(f"{options.realm!r} is no realm", next_step="a realm is a host name")
+        async with contextlib.AsyncExitStack() as stack:
+            listening = stack.enter_context(_listen(options.host, options.port))
+            self.port = listening.getsockname()[1]
+            self._compose(options)
+            stack.push_async_callback(self._registry.close)
+            await self._serve(options, listening)
+            stack.pop_all()
+        logger.info("relay started on port %d, edge %s", self.port, options.edge)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _compose(self, options: RelayOptions) -> None:
+        settings, started = options.settings, options.clock()
+        local = options.realm == "localhost"
+        directory = Directory(options.realm, accept="anyone" if local else "listed")
+        path = options.db or MEMORY
+        store = SqliteStore(path, realm=options.realm)
+        try:
+            self._registry = Registry(directory, store, blocking=path != MEMORY)
+        except ConfigError:
+            store.close()
+            raise
+        self.hub = Hub(settings, directory, lambda: secrets.token_urlsafe(16), started)
+        directory.met = self.hub.parties
+        self._board = Switchboard(self.hub, directory, options.clock)
+        authenticator = Authenticator(directory, started)
+        tickets = Tickets(lambda: secrets.token_urlsafe(32))
+        names = (*LOOPBACK_NAMES, options.host) if is_loopback(options.host) else None
+        self._entrance = Entrance(origins=options.origins, names=names)
+        self._gate = RelayGate(
+            entrance=self._entrance,
+            authenticator=authenticator,
+            directory=directory,
+            tickets=tickets,
+            board=self._board,
+            settings=settings,
+        )
+        self._routes = Routes(
+            info=_info(options, started.wall),
+            registry=self._registry,
+            authenticator=authenticator,
+            tickets=tickets,
+            board=self._board,
+            settings=settings,
+        )
+
+    async def _serve(self, options: RelayOptions, listening: socket.socket) -> None:
+        settings = options.settings
+        bounds = options.edge_limits or EdgeLimits(
+            max_buffered=settings.max_buffered_bytes,
+            ping_interval=settings.ping_interval_ms / 1000,
+            ping_timeout=settings.ping_timeout_ms / 1000,
+        )
+        app = Doorkeeper(
+            self._routes.app(), self._entrance, release_s=settings.unknown_handle_release_ms / 1000
+        )
+        config = Config(
+            app,
+            http=port_factory(bounds),
+            ws=edge_factory(options.edge, self._gate, bounds),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+        )
+        config.load()
+        self._state = ServerState()
+        self._clock = options.clock
+        self._date_timer: asyncio.TimerHandle | None = None
+        self._tell_date()
+
+        def protocol() -> asyncio.Protocol:
+            # uvicorn's server polls for its end ten times a second; its protocols need only this much.
+            make = cast("Callable[..., asyncio.Protocol]", config.http_protocol_class)
+            return make(config=config, server_state=self._state, app_state={})
+
+        self._server = await asyncio.get_running_loop().create_server(
+            protocol, sock=listening, backlog=_BACKLOG
+        )
+
+    def _tell_date(self) -> None:
+        """Keep the ``Date`` of every answer true: clients correct their clocks by it (protocol §2)."""
+        date = formatdate(self._clock().wall / 1000, usegmt=True)
+        self._state.default_headers = [(b"date", date.encode())]
+        self._date_timer = asyncio.get_running_loop().call_later(_DATE_EVERY_S, self._tell_date)
+
+    # --- the end
+
+    async def drain(self) -> None:
+        """Take no new calls, and return when the running ones have ended or had their time.
+
+        Connections are closed with 1001 as they become idle, and at the latest when the time is over
+        (protocol §2). The port stays open for those who wait for the end of a call.
+        """
+        if self._draining:
+            return
+        self._draining = True
+        self._gate.open = False
+        self._routes.stopping = True
+        await self._board.drain()
+
+    async def stop(self) -> None:
+        """Close every connection with 1001; let go of the port and the store."""
+        if self._server.is_serving():
+            logger.info("relay stops")
+        self._gate.open = False
+        self._routes.stopping = True
+        self._server.close()
+        self._board.release_waiters()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        await self._all_closed()
+        self._board.stop()
+        if self._date_timer is not None:
+            self._date_timer.cancel()
+        await self._server.wait_closed()
+        await self._registry.close()
+
+    async def _all_closed(self) -> None:
+        """Wait until clients have answered and hung up; who does not in time is cut off."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_S):
+                # Two sets of uvicorn's, which tell nobody when they become empty.
+                while self._state.connections or self._state.tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_EVERY_S)
+        for task in self._state.tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            transport = getattr(connection, "transport", None)
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises `ConfigError` with what to do about a port that is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            next_step=f"stop what uses that port, or take another: ringline relay dev --port {port + 1}",
+        ) from None
+    return listening
+
+
+def _info(options: RelayOptions, started: int) -> shapes.RelayInfo:
+    return shapes.RelayInfo(
+        realm=options.realm,
+        version=version("ringline"),
+        protocols=[SUBPROTOCOL],
+        suites=list(SUITES),
+        features=list(FEATURES),
+        limits=options.settings.limits(),
+        budgets=options.settings.budgets(),
+        started_at=started,
+    )
+
+
+def run_dev(
+    *,
+    port: int = DEFAULT_PORT,
+    host: str = "127.0.0.1",
+    db: str | None = None,
+    edge: str = EDGES[0],
+    values: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = logger.info,
+) -> None:
+    """Run a relay for development until SIGTERM or SIGINT: loopback only, open registration.
+
+    ``values`` are settings by the names of `ringline.relay.settings.TABLE`. ``say`` gets each line that
+    is meant for a person. The first signal lets running calls end, the second stops at once.
+
+    Raises `ConfigError` for what cannot be run; nothing was started then.
+    """
+    if not is_loopback(host):
+        raise ConfigError(
+            f"a development relay listens on loopback only, not on {host}",
+            next_step="leave --host away, or name 127.0.0.1, ::1 or localhost",
+        )
+    options = RelayOptions(
+        host=host, port=port, db=db, edge=edge, settings=Settings().with_values(values or {})
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_run(options, say))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed: about half the cost of a call (it is not on Windows)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _run(options: RelayOptions, say: Callable[[str], None]) -> None:
+    asked = asyncio.Event()
+    pressed = asyncio.Event()
+
+    def ask() -> None:
+        if asked.is_set():
+            pressed.set()
+        asked.set()
+
+    loop = asyncio.get_running_loop()
+    async with RelayServer(options) as relay:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, ask)
+        _introduce(relay, say)
+        await asked.wait()
+        bound = options.settings.drain_bound_ms / 1000
+        say(f"Stopping: no new calls; running ones get up to {bound:g} s. Ctrl-C again stops at once.")
+        draining, hurry = asyncio.ensure_future(relay.drain()), asyncio.ensure_future(pressed.wait())
+        await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (draining, hurry):
+            task.cancel()
+    say("Stopped.")
+
+
+def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
+    options = relay.options
+    storage = f"stored in {options.db}" if options.db else "memory storage"
+    say(
+        f"ringline {version('ringline')}  DEV relay – {storage}, loopback only, open registration."
+        " Not for production."
+    )
+    say(f"  Relay     {relay.ws_url}")
+    say(f"  HTTP      {relay.url}/v1/relay")
+    say(f"  Health    {relay.url}/readyz")
+    if options.db is None:
+        say("  Keep data with  --db relay.db      Stop with  Ctrl-C")
+    else:
+        say("  Stop with  Ctrl-C")
+    say("Next:  ringline listen --as echo --run cat")

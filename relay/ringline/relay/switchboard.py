@@ -1,0 +1,295 @@
+"""Where the pure hub meets sockets: feeds it events, performs its effects in order, keeps its one timer.
+
+Every event reads the clocks once. An event is over, and its effects are with the sockets, before the next
+one is looked at.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, assert_never, final
+
+from ringline.protocol import codec
+from ringline.relay.auth import Login
+from ringline.relay.clock import Clock
+from ringline.relay.directory import Directory
+from ringline.relay.edge import Connection
+from ringline.relay.effects import CancelAnswer, Close, Decided, Effect, Retire, Send
+from ringline.relay.hub import Hub
+from ringline.relay.tenure import Tenures
+
+__all__ = ["CallerLine", "ListenerLine", "Switchboard"]
+
+_TENURE_LOOK_S: Final = 60.0
+"""Ends of cards are wall-clock times, so a timer that sleeps longer could miss a step of that clock."""
+
+
+@final
+class Switchboard:
+    """All open connections of a relay and the hub behind them. One event loop's own."""
+
+    def __init__(self, hub: Hub, directory: Directory, clock: Clock) -> None:
+        self.hub = hub
+        self.clock = clock
+        self._directory = directory
+        self._loop = asyncio.get_running_loop()
+        self._lines: dict[int, Connection] = {}
+        self._held: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed = 0
+        self._requests = itertools.count(1)
+        self._cancels: dict[int, asyncio.Future[CancelAnswer]] = {}
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._tenures = Tenures()
+        self._tenure_timer: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Event | None = None
+
+    # --- connections
+
+    def connections_of(self, handle: str) -> int:
+        """Return how many connections ``handle`` has open."""
+        return self._held.get(handle, 0)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def join(self, connection: Connection, login: Login) -> None:
+        """Take in a connection, before the hub is told of it."""
+        self._lines[connection.id] = connection
+        self._held[login.handle] = self._held.get(login.handle, 0) + 1
+        self._note_tenure(login.handle, login.card_id)
+
+    def leave(self, connection: Connection, login: Login) -> None:
+        """Forget a connection, and let the hub do what follows."""
+        del self._lines[connection.id]
+        left = self._held[login.handle] - 1
+        if left:
+            self._held[login.handle] = left
+        else:
+            del self._held[login.handle]
+        self.perform(self.hub.disconnect(connection.id, self.clock()))
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Do what the hub said, in its order, and set the timer for what it wants next."""
+        for effect in effects:
+            match effect:
+                case Send():
+                    line = self._lines.get(effect.connection)
+                    if line is not None:
+                        line.send(codec.encode(effect.frame))
+                case Close():
+                    line = self._lines.get(effect.connection)
+                    if line is not None:
+                        line.close(effect.code, effect.reason)
+                case Decided():
+                    cancel = self._cancels.get(effect.request)
+                    if cancel is not None and not cancel.done():
+                        cancel.set_result(effect.answer)
+                case Retire():
+                    for waiter in self._waiting.pop(effect.call_id, ()):
+                        if not waiter.done():
+                            waiter.set_result(None)
+                case _:
+                    assert_never(effect)
+        if self._drained is not None and self.hub.drained():
+            self._drained.set()
+        self._arm()
+
+    # --- HTTP requests that wait
+
+    async def cancel(self, caller: str, call_id: str) -> CancelAnswer:
+        """Ask for the cancellation of a call and return what became of it, within some 10 s (protocol §7)."""
+        request = next(self._requests)
+        decided: asyncio.Future[CancelAnswer] = self._loop.create_future()
+        self._cancels[request] = decided
+        try:
+            self.perform(self.hub.cancel(caller, call_id, request, self.clock()))
+            return await decided
+        finally:
+            del self._cancels[request]
+
+    @asynccontextmanager
+    async def end_of(self, call_id: str) -> AsyncIterator[asyncio.Future[None]]:
+        """Give a future that is done when the call's end can be seen in its record."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(call_id, set()).add(ended)
+        try:
+            yield ended
+        finally:
+            ended.cancel()
+            waiters = self._waiting.get(call_id)
+            if waiters is not None:
+                waiters.discard(ended)
+                if not waiters:
+                    del self._waiting[call_id]
+
+    def release_waiters(self) -> None:
+        """Let everybody who waits for the end of a call look at it as it is: the relay stops."""
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        self._waiting.clear()
+
+    # --- credentials
+
+    def revoke(self, handle: str, card_id: str) -> None:
+        """End every connection that logged in under a card its owner called back (protocol §10)."""
+        self.perform(self.hub.revoke(handle, card_id, self.clock()))
+
+    def card_replaced(self, handle: str, card_id: str) -> None:
+        """Learn that a card logs in for a limited time from now on."""
+        self._note_tenure(handle, card_id)
+
+    def _note_tenure(self, handle: str, card_id: str) -> None:
+        self._tenures.note(handle, card_id, self._directory.logs_in_until(handle, card_id))
+        self._look_later()
+
+    def _look_later(self) -> None:
+        end = self._tenures.next()
+        if self._tenure_timer is not None:
+            self._tenure_timer.cancel()
+            self._tenure_timer = None
+        if end is not None:
+            delay = max(0.0, (end - self.clock().wall) / 1000)
+            self._tenure_timer = self._loop.call_later(min(delay, _TENURE_LOOK_S), self._look)
+
+    def _look(self) -> None:
+        self._tenure_timer = None
+        now = self.clock()
+        for handle, card_id in self._tenures.due(now.wall):
+            end = self._directory.logs_in_until(handle, card_id)
+            if end <= now.wall:
+                self.perform(self.hub.close_card(handle, card_id, now))
+            elif self.connections_of(handle):
+                self._tenures.note(handle, card_id, end)
+        self._look_later()
+
+    # --- the timer
+
+    def _arm(self) -> None:
+        """Set the one timer, unless it goes off in time anyway."""
+        due = self.hub.deadline()
+        if due is None:
+            return
+        if self._timer is not None:
+            if self._armed <= due:
+                return
+            self._timer.cancel()
+        self._armed = due
+        self._timer = self._loop.call_later(max(0, due - self.clock().mono) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self.clock()
+        due = self.hub.deadline()
+        self.perform(self.hub.tick(now) if due is not None and due <= now.mono else ())
+
+    # --- the end
+
+    async def drain(self) -> None:
+        """Admit no call any more; return when the running ones have ended or had their time."""
+        self._drained = asyncio.Event()
+        self.perform(self.hub.drain(self.clock()))
+        await self._drained.wait()
+
+    def stop(self) -> None:
+        """Stop both timers."""
+        for timer in (self._timer, self._tenure_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._tenure_timer = None
+
+
+@final
+class CallerLine:
+    """The `Receiver` of one caller's connection."""
+
+    __slots__ = ("_board", "_callee", "_connection", "_login")
+
+    _connection: Connection
+
+    def __init__(self, board: Switchboard, login: Login, callee: str) -> None:
+        self._board = board
+        self._login = login
+        self._callee = callee
+
+    def opened(self, connection: Connection) -> None:
+        """See `Receiver.opened`."""
+        self._connection = connection
+        board, login = self._board, self._login
+        board.join(connection, login)
+        board.perform(
+            board.hub.connect_caller(connection.id, login.handle, self._callee, login.card_id, board.clock())
+        )
+
+    def message(self, payload: bytes) -> None:
+        """See `Receiver.message`."""
+        board = self._board
+        board.perform(board.hub.receive(self._connection.id, payload, board.clock()))
+
+    def binary(self, payload: bytes) -> None:
+        """See `Receiver.binary`."""
+        self._board.perform(self._board.hub.binary(self._connection.id, self._board.clock()))
+
+    def closed(self, code: int | None, clean: bool) -> None:
+        """See `Receiver.closed`."""
+        self._board.leave(self._connection, self._login)
+
+
+@final
+class ListenerLine:
+    """The `Receiver` of one listener's connection."""
+
+    __slots__ = ("_board", "_boot", "_capacity", "_connection", "_durable", "_instance", "_login")
+
+    _connection: Connection
+
+    def __init__(
+        self,
+        board: Switchboard,
+        login: Login,
+        *,
+        instance: str,
+        boot: str,
+        capacity: int,
+        durable: bool,
+    ) -> None:
+        self._board = board
+        self._login = login
+        self._instance = instance
+        self._boot = boot
+        self._capacity = capacity
+        self._durable = durable
+
+    def opened(self, connection: Connection) -> None:
+        """See `Receiver.opened`."""
+        self._connection = connection
+        board, login = self._board, self._login
+        board.join(connection, login)
+        board.perform(
+            board.hub.connect_listener(
+                connection.id,
+                login.handle,
+                login.card_id,
+                self._instance,
+                self._boot,
+                self._capacity,
+                self._durable,
+                board.clock(),
+            )
+        )
+
+    def message(self, payload: bytes) -> None:
+        """See `Receiver.message`."""
+        board = self._board
+        board.perform(board.hub.receive(self._connection.id, payload, board.clock()))
+
+    def binary(self, payload: bytes) -> None:
+        """See `Receiver.binary`."""
+        self._board.perform(self._board.hub.binary(self._connection.id, self._board.clock()))
+
+    def closed(self, code: int | None, clean: bool) -> None:
+        """See `Receiver.closed`."""
+        self._board.leave(self._connection, self._login)
