@@ -171,7 +171,7 @@ def parse(text: str, passphrase: str | None = None) -> Keys:
             sealed, f"{header}\n".encode("ascii"), nonce, _stretch(passphrase, salt, passes, memory_kib)
         )
         content = opened.decode("ascii")
-    except (CryptoError, UnicodeError):
+    except (CryptoError, ValueError):  # ValueError: too short for a tag, or not ASCII
         raise KeyFileError(
             "the passphrase is not that of the key file, or the file is damaged",
             next_step="try the passphrase again; if it is right, restore the file from a backup",
