@@ -6,7 +6,7 @@ next process can tell what may have run.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,7 +277,7 @@ class Journal:
         return bool(rows >= self._bounds.entries or size >= self._bounds.bytes)
 
     @contextmanager
-    def _statement(self) -> Iterator[sqlite3.Connection]:
+    def _statement(self) -> Generator[sqlite3.Connection, None, None]:
         try:
             yield self._file.connection
         except sqlite3.Error as error:
@@ -287,7 +287,7 @@ class Journal:
             ) from error
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Generator[sqlite3.Connection, None, None]:
         with self._statement() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:

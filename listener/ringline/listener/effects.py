@@ -1,0 +1,184 @@
+"""What the session wants done, in order, and what it is told of it.
+
+The session decides and does nothing; the edge performs these and reports back. That is why a whole
+conversation with a relay can be tested as lists (architecture of the project: a pure core, thin edges).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, final
+
+from msgspec import UNSET, UnsetType
+
+from ringline.listener.entries import End, Offer
+from ringline.protocol.bodies import FailureCode, Request
+from ringline.protocol.bodies import Offer as TaskOffer
+from ringline.protocol.frames import (
+    CallAccepted,
+    CallCancelled,
+    CallNotCancelled,
+    CallRejected,
+    CallStarted,
+    IncomingCall,
+)
+
+__all__ = [
+    "Broken",
+    "Effect",
+    "Job",
+    "Judge",
+    "Note",
+    "Open",
+    "Opened",
+    "Plan",
+    "Produced",
+    "Refusal",
+    "Result",
+    "Run",
+    "Send",
+    "Stop",
+    "Tell",
+]
+
+
+class Plan(Protocol):
+    """A message that may be worked on, and how; made by the `Judge`."""
+
+    @property
+    def task(self) -> str | None:
+        """The task's id; None for the listener's own answers, which belong to no task."""
+        ...
+
+    @property
+    def converses(self) -> bool:
+        """Whether its outcome opens or continues a conversation."""
+        ...
+
+    @property
+    def stoppable(self) -> bool:
+        """False for a plain function in a thread: it can be asked to stop, and never be made to."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that is not worked on, and what its sender is told under a seal (protocol §11)."""
+
+    code: FailureCode
+    detail: str | None = None
+    offered: tuple[str, ...] = ()
+
+
+class Judge(Protocol):
+    """Policy: what becomes of a message that was opened. Asked again after a crash, so it keeps no state."""
+
+    def __call__(self, request: Request, handle: str) -> Plan | Refusal:
+        """Judge the request of the caller with that handle."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A request whose seal and signature hold (envelope §3.7 steps 1 to 9 up to the JSON)."""
+
+    from_ipk: bytes
+    """Identity key of the caller's card."""
+    own_ipk: bytes
+    """Identity key of our card under which the prekey was published."""
+    digest: bytes
+    suite: int
+    reply_public: bytes
+    json: bytes = field(repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What work came to: a text, and perhaps a JSON value or the list of tasks on offer."""
+
+    text: str = field(repr=False)
+    value: Any = field(default=UNSET, repr=False)
+    offered: tuple[TaskOffer, ...] | UnsetType = UNSET
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Work that failed. ``detail`` goes under the seal; ``local`` is for the owner of the listener alone."""
+
+    code: FailureCode = "agent_error"
+    detail: str | None = None
+    local: str = field(default="", repr=False)
+
+
+Result: TypeAlias = Produced | Broken
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a frame of a call."""
+
+    frame: CallAccepted | CallStarted | CallRejected | CallCancelled | CallNotCancelled
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Seal an outcome for one call, to its own one-time key, and send it under that lease."""
+
+    offer: Offer
+    end: End
+    lease_id: str | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open a call (envelope §3.7 steps 1 to 9) and report `Session.opened`."""
+
+    frame: IncomingCall
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work to be done. ``context_id`` and ``turn`` are None outside a conversation."""
+
+    entry_id: int
+    plan: Plan
+    request: Request = field(repr=False)
+    from_ipk: bytes
+    offer: Offer
+    context_id: str | None
+    turn: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Start the work and report `Session.ended`, once, when it has ended."""
+
+    job: Job
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask running work to stop; ``at_once`` leaves out the polite part. `Session.ended` tells when it has."""
+
+    entry_id: int
+    at_once: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the owner of the listener should know. Holds no text of a peer and no plaintext."""
+
+    text: str
+    call_id: str | None = None
+
+
+Effect: TypeAlias = Send | Tell | Open | Run | Stop | Note

@@ -1,0 +1,527 @@
+"""The listener's side of the protocol, without any input or output.
+
+Every frame of the relay, every result of opening or working and every timer comes in as a method; what is
+to be done comes out as a list of effects, to be performed in order. The journal is asked directly: its
+methods return when what they did is on disk, so no effect can overtake a commit ("write before word").
+What the journal knows is answered from the journal.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+from msgspec import UNSET
+from msgspec.structs import replace as replace_members
+
+from ringline.listener.effects import Effect, Judge, Note, Open, Opened, Plan, Refusal, Result, Tell
+from ringline.listener.entries import (
+    ContextClaim,
+    End,
+    Entry,
+    EntryState,
+    JournalError,
+    Offer,
+    Records,
+    Verdict,
+)
+from ringline.listener.floor import Floor, cancelled_for_another
+from ringline.listener.line import Line, answer_cancelled, answer_not_cancelled
+from ringline.listener.outcomes import failed, lost
+from ringline.listener.work import Cause, Stage, Work
+from ringline.protocol.bodies import Request, decode_request
+from ringline.protocol.errors import BodyError, MessageTooLarge
+from ringline.protocol.frames import (
+    CallError,
+    CallRejected,
+    CallStarted,
+    CancelCall,
+    IncomingCall,
+    Phase,
+    RelayToListener,
+)
+from ringline.protocol.instant import Instant
+from ringline.protocol.limits import (
+    DURABLE_LIFE_MS,
+    ENVELOPE_SKEW_MS,
+    WORK_BOUND_MAX_MS,
+    WORK_BOUND_MS,
+)
+from ringline.protocol.transcript import digest
+
+__all__ = ["DEATHS", "Session"]
+
+DEATHS: Final = 3
+"""Processes that may die over a call before it is refused (envelope §3.9)."""
+
+_PURGE_MS: Final = 30_000
+_OPENINGS: Final = 1_000  # more than any capacity: a relay that goes beyond is broken
+_TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
+
+
+@dataclass(slots=True)
+class _Opening:
+    """A call that is being opened."""
+
+    frame: IncomingCall
+    cancelled: bool = False
+
+
+@final
+class Session:
+    """One listener: all its calls, over all its connections. Every method returns effects."""
+
+    def __init__(
+        self,
+        records: Records,
+        judge: Judge,
+        *,
+        capacity: int,
+        mint: Callable[[], str],
+        bound_ms: int = WORK_BOUND_MS,
+        not_before: int | None = None,
+    ) -> None:
+        """Begin without a connection.
+
+        ``capacity`` is how many messages are worked on at once, each for at most ``bound_ms``; ``mint``
+        makes context ids. ``not_before`` (Unix ms) is for a listener whose journal did not survive: what
+        was sealed up to then may have run before, and is refused (envelope §3.9).
+        """
+        self._records = records
+        self._judge = judge
+        self._mint = mint
+        self._not_before = not_before
+        self._line = Line()
+        self._floor = Floor(records, self._line, capacity=capacity, bound_ms=bound_ms)
+        self._openings: dict[str, _Opening] = {}
+        self._purge_at = 0
+        self._draining = False
+
+    # --- the connection
+
+    def connected(self) -> None:
+        """Note a new connection."""
+        self._line.reset()
+
+    def disconnected(self) -> None:
+        """Note the loss of the connection: waiting work is dropped, begun work goes on (protocol §6)."""
+        self._line.reset()
+        for work in self._floor.desk:
+            if not work.begun and work.unsettled is None:
+                self._floor.put_back(work)
+
+    def received(self, frame: RelayToListener, now: Instant) -> list[Effect]:
+        """Take a frame of the relay."""
+        match frame:
+            case IncomingCall():
+                return self._incoming(frame, now)
+            case CancelCall():
+                return self._cancel(frame, now)
+            case CallStarted():
+                return self._granted(frame, now)
+            case CallRejected():
+                return self._lease_refused(frame, now)
+            case CallError():
+                return [Note(f"the relay refused a frame of this listener: {frame.code}")]
+
+    # --- a call comes in (envelope §3.7)
+
+    def _incoming(self, frame: IncomingCall, now: Instant) -> list[Effect]:
+        call_id = frame.call_id
+        opening = self._openings.get(call_id)
+        if opening is not None:
+            # Offered again while it is opened, on a new connection.
+            self._line.offer(call_id, frame.lease_id)
+            opening.frame = replace_members(
+                opening.frame, lease_id=frame.lease_id, execute_by=frame.execute_by
+            )
+            return []
+        try:
+            # Step 0: what the journal knows is answered from it.
+            entry = self._records.find(call_id)
+            if entry is not None:
+                return self._again(entry, frame, now)
+        except JournalError as error:
+            return [Note(str(error), call_id)]
+        if self._draining and frame.delivery_mode == "durable":
+            return []  # protocol §6: it goes back uncounted when the connection closes
+        self._line.offer(call_id, frame.lease_id)
+        keep_until = min(frame.envelope.exp, now.wall + DURABLE_LIFE_MS) + _TAIL_MS
+        try:
+            deaths = self._records.opening(call_id, keep_until)
+        except JournalError as error:
+            # A durable call lapses and comes again; a sync one would wait for nothing.
+            told = [] if frame.delivery_mode == "durable" else self._line.rejected(call_id)
+            return [Note(str(error), call_id), *told]
+        if deaths >= DEATHS or len(self._openings) >= _OPENINGS:
+            self._floor.close(call_id)
+            return [Note("a call was refused unopened", call_id), *self._line.rejected(call_id)]
+        self._openings[call_id] = _Opening(frame)
+        return [Open(frame)]
+
+    def opened(self, call_id: str, opened: Opened | None, now: Instant) -> list[Effect]:
+        """Take the result of `Open`; None when a step of envelope §3.7 before the JSON refused the call."""
+        opening = self._openings.pop(call_id)
+        if call_id not in self._line:
+            # The connection or the lease is gone. Nothing was taken; the next offer starts afresh.
+            self._floor.close(call_id)
+            return []
+        if opened is None:
+            self._floor.close(call_id)
+            return self._line.rejected(call_id)
+        offer = _offer(opening.frame, opened, now)
+        try:
+            request = decode_request(opened.json)
+        except MessageTooLarge as error:
+            return self._refuse(offer, failed("message_too_large", str(error)))
+        except BodyError as error:
+            return self._refuse(offer, failed("agent_error", str(error)))
+        if self._not_before is not None and offer.iat <= self._not_before:
+            detail = "this listener keeps no journal and has just started; try again in two minutes"
+            return self._refuse(offer, failed("busy", detail))
+        if self._draining:
+            return self._refuse(offer, failed("busy", "this listener is stopping"))
+        return self._take(opening, opened, offer, request, now)
+
+    def _take(
+        self, opening: _Opening, opened: Opened, offer: Offer, request: Request, now: Instant
+    ) -> list[Effect]:
+        """Take the message, or find out that it is known (envelope §3.9)."""
+        call_id = offer.call_id
+        try:
+            taking = self._records.take(
+                from_ipk=opened.from_ipk,
+                key=offer.message_id or offer.digest.hex(),
+                payload_digest=digest(opened.json),
+                request=opened.json,
+                offer=offer,
+            )
+        except JournalError as error:
+            end = failed("busy", "this listener cannot keep its journal; nothing was run")
+            return [Note(str(error), call_id), *self._refuse(offer, end)]
+        if taking.verdict is Verdict.CONFLICT:
+            return self._refuse(offer, failed("duplicate_conflict"))
+        if taking.entry is None:
+            detail = "this listener's journal has no more room for your messages; try again later"
+            return self._refuse(offer, failed("busy", detail))
+        effects = self._line.accepted(call_id)
+        if taking.verdict is Verdict.FRESH:
+            effects += self._take_up(taking.entry, request, now)
+        else:
+            try:
+                effects += self._join(taking.entry, offer, now)
+            except JournalError as error:
+                effects.append(Note(str(error), call_id))
+        if opening.cancelled and not self._line.was_told(call_id):
+            # protocol §7: a cancel right behind the call is not lost, and nothing begins before it.
+            effects += self._cancel(CancelCall(call_id=call_id, lease_id=opening.frame.lease_id), now)
+        return effects + self._floor.schedule(now)
+
+    def _refuse(self, offer: Offer, end: End) -> list[Effect]:
+        """Refuse a call under a seal without taking it: from ``accepted`` (envelope §3.7)."""
+        self._floor.close(offer.call_id)
+        return self._line.accepted(offer.call_id) + self._line.tell(offer, end)
+
+    def _take_up(self, entry: Entry, request: Request, now: Instant) -> list[Effect]:
+        """Apply policy to a message that was taken, and let it wait for a place (envelope §3.7 step 9)."""
+        first = next(iter(entry.offers.values()))
+        verdict = self._judge(request, first.handle)
+        if isinstance(verdict, Refusal):
+            end = failed(verdict.code, verdict.detail, offered=verdict.offered)
+            return self._finish(entry, end, now)
+        latest = min(_latest(offer, now) for offer in entry.offers.values())
+        work = Work(
+            entry_id=entry.id,
+            from_ipk=entry.from_ipk,
+            request=request,
+            plan=verdict,
+            offers=dict(entry.offers),
+            latest=latest,
+            deadline=latest,
+        )
+        try:
+            fits = self._converse(work, verdict, now)
+        except JournalError as error:
+            end = failed("busy", "this listener cannot keep its journal; nothing was run")
+            return [Note(str(error), first.call_id), *self._finish(entry, end, now)]
+        if not fits:
+            # protocol §11: whatever is wrong with it, one word, and nothing starts.
+            return self._finish(entry, failed("context_unknown"), now)
+        self._floor.desk.add(work)
+        return []
+
+    def _converse(self, work: Work, plan: Plan, now: Instant) -> bool:
+        """Claim the turn that the request names, or prepare a new context; False when it does not fit."""
+        request = work.request
+        turn = None if request.turn is UNSET else request.turn
+        prev = None if request.prev is UNSET else request.prev
+        if request.context_id is UNSET:
+            if turn not in (None, 1) or prev is not None:
+                return False
+            if plan.converses:
+                work.context_id, work.turn = self._mint(), 1
+            return True
+        if not plan.converses:
+            return False
+        claim = ContextClaim(
+            context_id=request.context_id, ipk=work.from_ipk, task=plan.task or "", turn=turn, prev=prev
+        )
+        if not self._records.claim(work.entry_id, claim, now.wall):
+            return False
+        work.context_id, work.turn = request.context_id, turn
+        return True
+
+    def _join(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
+        """Give a further call of a known message its part in the work or its outcome (envelope §3.9)."""
+        work = self._floor.desk.entry(entry.id)
+        if work is None:
+            return self._from_row(entry, offer, now)
+        self._floor.desk.join(work, offer)
+        if work.stage is Stage.WAITING:
+            return []
+        if work.stage is Stage.ASKING and offer.mode == "sync" and work.unsettled is None:
+            return self._floor.begin(work, None, now)
+        # A durable call asks for its start as usual; the grant starts nothing.
+        return self._line.started(offer.call_id)
+
+    # --- a known call comes again (envelope §3.7 step 0, protocol §6 "Rebind")
+
+    def _again(self, entry: Entry, frame: IncomingCall, now: Instant) -> list[Effect]:
+        call_id = frame.call_id
+        self._line.offer(call_id, frame.lease_id)
+        offer = entry.offers[call_id]
+        message_id = "" if frame.message_id is UNSET else frame.message_id
+        if (offer.handle, offer.message_id) != (frame.from_, message_id):
+            return self._line.rejected(call_id)
+        if offer.mode == "durable":
+            lease = None if frame.lease_id is UNSET else frame.lease_id
+            execute_by = None if frame.execute_by is UNSET else frame.execute_by
+            self._records.offered(call_id, lease, execute_by)
+            offer = replace(offer, lease_id=lease, execute_by=execute_by)
+        work = self._floor.desk.entry(entry.id)
+        if work is None:
+            return self._from_row(entry, offer, now) + self._floor.schedule(now)
+        self._floor.desk.join(work, offer)
+        accepted = self._line.accepted(call_id)
+        return accepted if work.stage is Stage.WAITING else accepted + self._line.started(call_id)
+
+    def _from_row(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
+        """Answer from the row alone: no work of this process stands behind it, or none that still counts."""
+        call_id = offer.call_id
+        entry = replace(entry, offers={**entry.offers, call_id: offer})
+        match entry.state:
+            case EntryState.TAKEN:
+                return self._take_up_again(entry, offer, now)
+            case EntryState.BEGUN:
+                # A process died over it. It is not run again, and nobody knows how far it came.
+                detail = "the listener died while the work ran; it may have been done"
+                return self._finish(entry, lost(detail), now)
+            case EntryState.FINISHED:
+                return self._tell_finished(entry, offer)
+            case EntryState.CANCELLED if offer.cancelled is not None:
+                return self._line.cancelled(call_id, offer.cancelled)
+            case EntryState.CANCELLED:
+                return self._line.tell(offer, cancelled_for_another())
+
+    def _take_up_again(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
+        """Take up what was taken and has not begun, by a process that died or before a loss."""
+        call_id = offer.call_id
+        if self._draining and offer.mode == "durable":
+            return []
+        deaths = self._records.opening(call_id, entry.exp + _TAIL_MS)
+        effects = self._line.accepted(call_id)
+        if deaths >= DEATHS:
+            detail = f"the listener has died over this call {deaths} times"
+            return effects + self._finish(entry, failed("agent_error", detail), now)
+        if self._draining:
+            return effects + self._finish(entry, failed("busy", "this listener is stopping"), now)
+        assert entry.request is not None
+        present = {one: known for one, known in entry.offers.items() if one in self._line}
+        # It was checked when it was taken.
+        request = decode_request(entry.request)
+        return effects + self._take_up(replace(entry, offers=present), request, now)
+
+    def _tell_finished(self, entry: Entry, offer: Offer) -> list[Effect]:
+        assert entry.end is not None
+        if entry.end.terminal == "completed" and offer.mode == "durable" and not offer.granted:
+            return self._line.started(offer.call_id)
+        return self._line.tell(offer, entry.end)
+
+    def _finish(self, entry: Entry, end: End, now: Instant) -> list[Effect]:
+        """Commit and tell an outcome without any work; when it cannot be committed, it is not told."""
+        try:
+            self._records.finish(entry.id, end, turn=None, now=now.wall)
+        except JournalError as error:
+            return [Note(str(error), next(iter(entry.offers)))]
+        return [effect for offer in entry.offers.values() for effect in self._line.tell(offer, end)]
+
+    # --- leases (protocol §6)
+
+    def _granted(self, frame: CallStarted, now: Instant) -> list[Effect]:
+        """Take the relay's grant: it counts under the current lease, and once."""
+        call_id = frame.call_id
+        if not self._line.holds(call_id, frame.lease_id):
+            return []
+        work = self._floor.desk.call(call_id)
+        try:
+            if work is None:
+                return self._granted_late(call_id)
+            if work.stage is Stage.ASKING and work.unsettled is None:
+                return self._floor.begin(work, call_id, now)
+            if work.begun and not work.offers[call_id].granted:
+                self._records.granted(call_id)
+                work.offers[call_id] = replace(work.offers[call_id], granted=True)
+        except JournalError as error:
+            return [Note(str(error), call_id)]
+        return []
+
+    def _granted_late(self, call_id: str) -> list[Effect]:
+        """A call that joined a finished message may now be told the outcome."""
+        entry = self._records.find(call_id)
+        if entry is None or entry.state is not EntryState.FINISHED or entry.offers[call_id].granted:
+            return []
+        self._records.granted(call_id)
+        return self._tell_finished(entry, replace(entry.offers[call_id], granted=True))
+
+    def _lease_refused(self, frame: CallRejected, now: Instant) -> list[Effect]:
+        """Take the refusal of a lease; a call that is here under another one is not meant (protocol §3)."""
+        call_id = frame.call_id
+        if not self._line.holds(call_id, frame.lease_id):
+            return []
+        self._line.withdraw(call_id)
+        work = self._floor.desk.call(call_id)
+        if work is None or any(one in self._line for one in work.offers):
+            return []
+        if work.begun:
+            return self._floor.stop(work, Cause.REFUSED, now)
+        if work.unsettled is None:
+            self._floor.put_back(work)
+        return self._floor.schedule(now)
+
+    # --- cancelling (protocol §7)
+
+    def _cancel(self, frame: CancelCall, now: Instant) -> list[Effect]:
+        opening = self._openings.get(frame.call_id)
+        if opening is not None:
+            opening.cancelled = True
+            return []
+        work = self._floor.desk.call(frame.call_id)
+        if work is not None:
+            return self._floor.cancel(work, frame.call_id, now) + self._floor.schedule(now)
+        try:
+            return self._cancel_from_row(frame, now)
+        except JournalError as error:
+            return [Note(str(error), frame.call_id)]
+
+    def _cancel_from_row(self, frame: CancelCall, now: Instant) -> list[Effect]:
+        call_id = frame.call_id
+        entry = self._records.find(call_id)
+        if entry is None:
+            return answer_not_cancelled(frame, "unknown")
+        offer = entry.offers[call_id]
+        match entry.state:
+            case EntryState.TAKEN:
+                self._records.cancel(entry.id, {call_id: "pending"}, now=now.wall)
+                return answer_cancelled(frame, "pending")
+            case EntryState.BEGUN:
+                return self._from_row(entry, offer, now)
+            case EntryState.CANCELLED if offer.cancelled is not None:
+                return answer_cancelled(frame, offer.cancelled)
+            case EntryState.CANCELLED if not self._line.was_told(call_id):
+                phase = _phase(entry)
+                self._records.confirm(call_id, phase)
+                return answer_cancelled(frame, phase)
+            case EntryState.FINISHED if not self._line.was_told(call_id):
+                told = self._tell_finished(entry, offer)
+                if any(isinstance(effect, Tell) for effect in told):
+                    return told  # the outcome wins
+                return answer_not_cancelled(frame, "already_terminal") + told
+            case _:
+                return answer_not_cancelled(frame, "already_terminal")
+
+    # --- work and time
+
+    def ended(self, entry_id: int, result: Result, *, stopped: bool, now: Instant) -> list[Effect]:
+        """Take the end of what `Run` started, once it was seen.
+
+        ``stopped`` is True when it was asked to stop before it ended by itself: then what it came to is
+        not trusted to be whole.
+        """
+        return self._floor.ended(entry_id, result, stopped=stopped, now=now) + self._floor.schedule(now)
+
+    def deadline(self) -> int:
+        """Return the mono ms at which to call `tick` next."""
+        due = self._floor.deadline()
+        return self._purge_at if due is None else min(due, self._purge_at)
+
+    def tick(self, now: Instant) -> list[Effect]:
+        """Do what is due."""
+        effects = self._floor.tick(now)
+        if now.mono >= self._purge_at:
+            self._purge_at = now.mono + _PURGE_MS
+            try:
+                self._records.purge(now.wall, active=self._floor.desk.entries())
+            except JournalError as error:
+                effects.append(Note(str(error)))
+        return effects + self._floor.schedule(now)
+
+    # --- the end
+
+    @property
+    def idle(self) -> bool:
+        """Whether every call has been answered; what could not be stopped may still run."""
+        return not self._openings and all(
+            work.stage is Stage.ABANDONED and work.unsettled is None for work in self._floor.desk
+        )
+
+    def drain(self) -> None:
+        """Take no more work; what was accepted is finished."""
+        self._draining = True
+
+    def stop(self, now: Instant) -> list[Effect]:
+        """Stop now: nothing more begins, and what runs is stopped and reported as indeterminate."""
+        self._draining = True
+        effects: list[Effect] = []
+        for work in self._floor.desk:
+            if work.begun:
+                effects += self._floor.stop(work, Cause.SHUTDOWN, now, at_once=True)
+            elif all(offer.mode == "durable" for offer in work.offers.values()):
+                self._floor.put_back(work)
+            elif work.unsettled is None:
+                effects += self._floor.end(work, failed("busy", "this listener is stopping"), now)
+        return effects
+
+
+def _offer(frame: IncomingCall, opened: Opened, now: Instant) -> Offer:
+    return Offer(
+        call_id=frame.call_id,
+        handle=frame.from_,
+        own_ipk=opened.own_ipk,
+        digest=opened.digest,
+        suite=opened.suite,
+        reply_public=opened.reply_public,
+        mode="sync" if frame.delivery_mode is UNSET else frame.delivery_mode,
+        message_id="" if frame.message_id is UNSET else frame.message_id,
+        correlation_id=frame.correlation_id,
+        iat=frame.envelope.iat,
+        exp=frame.envelope.exp,
+        offered_at=now.wall,
+        execute_by=None if frame.execute_by is UNSET else frame.execute_by,
+        lease_id=None if frame.lease_id is UNSET else frame.lease_id,
+    )
+
+
+def _phase(entry: Entry) -> Phase:
+    """In which phase the work of a cancelled entry was."""
+    for offer in entry.offers.values():
+        if offer.cancelled is not None:
+            return offer.cancelled
+    return "running"
+
+
+def _latest(offer: Offer, now: Instant) -> int:
+    """When, in mono ms, the work of this call must have ended, however long it had to wait."""
+    if offer.execute_by is not None:
+        return now.mono + max(0, offer.execute_by - now.wall)
+    # protocol §5: so that the callee itself reports a slow agent, before the relay's bound does.
+    left = offer.offered_at + WORK_BOUND_MAX_MS - now.wall
+    return now.mono + max(0, min(left, WORK_BOUND_MAX_MS))
