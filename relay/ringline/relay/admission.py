@@ -1,10 +1,8 @@
 """The checks of a call request, in their order (protocol §4, §8). Step 1 is the session's.
 
-Each check says None to go on; the first that says something else has decided. Nothing is charged for a
-request that a check before the hourly budget refuses.
+The first check that a request fails decides. Nothing is charged for one that fails before the hourly budget.
 """
 
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, TypeAlias, final
 
@@ -12,15 +10,14 @@ from msgspec import UNSET, Struct
 
 from ringline.protocol.frames import CallError, CallRequest, Envelope, RelayCode
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Mode
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
 from ringline.relay.calls import Book, Call
-from ringline.relay.presence import Instance, Presence
+from ringline.relay.presence import Instance, NoPlace, Presence
 from ringline.relay.session import Session
 
-__all__ = ["Admission", "Attempt", "Refused", "Verdict", "digest"]
+__all__ = ["Admission", "Admitted", "Refused", "Verdict", "digest"]
 
 _DIGEST_HEAD_CHARS: Final = 2_048
 _DIGEST_TAIL_CHARS: Final = 64
@@ -41,16 +38,13 @@ def digest(envelope: Envelope) -> bytes:
 
 
 @final
-class Attempt(Struct, eq=False):
-    """A request on its way through the checks. ``instance`` is set by the one that finds a place."""
+class Admitted(Struct, eq=False):
+    """A request that passed, and the instance that has a place for it."""
 
-    session: Session
     request: CallRequest
-    now: Instant
-    mode: Mode
     message_id: str | None
-    digest: bytes = b""
-    instance: Instance | None = None
+    digest: bytes  # empty without message_id
+    instance: Instance
 
 
 @final
@@ -70,14 +64,13 @@ class Refused(Struct, frozen=True):
         )
 
 
-Verdict: TypeAlias = Attempt | Call | Refused
-"""Admitted with a place, or known already, or refused."""
+Verdict: TypeAlias = Admitted | Call | Refused
+"""It may be handed out, or is known already, or is refused."""
 
 _PROTOCOL_ERROR: Final = Refused("protocol_error")
 _TIMEOUT: Final = Refused("timeout")
 _UNKNOWN_HANDLE: Final = Refused("unknown_handle")
-_OFFLINE: Final = Refused("offline")
-_BUSY: Final = Refused("busy")
+_NO_PLACE: Final[dict[NoPlace, Refused]] = {"offline": Refused("offline"), "busy": Refused("busy")}
 
 
 @final
@@ -102,105 +95,65 @@ class Admission:
         self._started = started
         self.drain_retry_ms: int | None = None
         """Set while the relay stops: when to try again. No call is admitted then."""
-        self._checks: tuple[Callable[[Attempt], Call | Refused | None], ...] = (
-            self._one_at_a_time,
-            self._known,
-            self._sent_to_this_relay,
-            self._signed_by_a_valid_card,
-            self._in_time,
-            self._within_the_hourly_budget,
-            self._reachable,
-            self._relay_stays,
-            self._place,
-            self._turn_left,
-        )
 
     def judge(self, session: Session, request: CallRequest, now: Instant) -> Verdict:
-        """Decide on a request. What it costs is charged; a turn only when the verdict is to admit it."""
-        attempt = Attempt(
-            session,
-            request,
-            now,
-            Mode.DURABLE if request.delivery_mode == "durable" else Mode.SYNC,
-            None if request.message_id is UNSET else request.message_id,
-        )
-        for check in self._checks:
-            verdict = check(attempt)
-            if verdict is not None:
-                return verdict
-        return attempt
+        """Decide on a request, and charge what it costs. The order of the checks is that of protocol §4."""
+        caller, callee = session.handle, session.target
+        correlation_id, envelope = request.correlation_id, request.envelope
+        message_id = None if request.message_id is UNSET else request.message_id
+        durable = request.delivery_mode == "durable"
 
-    def _one_at_a_time(self, attempt: Attempt) -> Refused | None:
         # protocol §3: at most one request of a correlation id waits for its first answer.
-        waiting = attempt.session.unanswered.get(attempt.request.correlation_id)
-        if waiting is None or (attempt.message_id is not None and attempt.message_id == waiting[0]):
-            return None
-        return _PROTOCOL_ERROR
+        if session.unanswered and _is_another(session.unanswered.get(correlation_id), message_id):
+            return _PROTOCOL_ERROR
 
-    def _known(self, attempt: Attempt) -> Call | Refused | None:
-        # protocol §4 step 2, §8: the same request is the same call; anything else under its key is wrong.
-        if attempt.message_id is None:
-            return None
-        attempt.digest = digest(attempt.request.envelope)
-        session = attempt.session
-        call = self._book.known(session.handle, session.target, attempt.message_id)
-        if call is None:
-            return None
-        same = (
-            attempt.mode is Mode.SYNC
-            and attempt.request.correlation_id == call.correlation_id
-            and attempt.digest == call.digest
-        )
-        return call if same else _PROTOCOL_ERROR
+        # Step 2, §8: the same request is the same call, and anything else under its key is wrong.
+        mark = b""
+        if message_id is not None:
+            mark = digest(envelope)
+            call = self._book.known(caller, callee, message_id)
+            if call is not None:
+                same = not durable and correlation_id == call.correlation_id and mark == call.digest
+                return call if same else _PROTOCOL_ERROR
 
-    def _sent_to_this_relay(self, attempt: Attempt) -> Refused | None:
-        # protocol §5: sealed before this relay started, it may have run under the one before.
-        lost = attempt.mode is Mode.SYNC and attempt.request.envelope.iat < self._started
-        return _TIMEOUT if lost else None
+        # Step 2, §5: sealed before this relay started, it may have run under the one before.
+        if envelope.iat < self._started and not durable:
+            return _TIMEOUT
 
-    def _signed_by_a_valid_card(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 3.
-        sid, handle = attempt.request.envelope.sid, attempt.session.handle
-        return None if self._authority.sender_valid(handle, sid, attempt.now) else _PROTOCOL_ERROR
+        # Step 3. A sync call allows for clocks that differ; a durable one is measured by this clock.
+        if not self._authority.sender_valid(caller, envelope.sid, now):
+            return _PROTOCOL_ERROR
+        if envelope.exp + (0 if durable else ENVELOPE_SKEW_MS) <= now.wall:
+            return _PROTOCOL_ERROR
 
-    def _in_time(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 3: clocks may differ on a sync call; a durable one is measured by this clock.
-        slack = ENVELOPE_SKEW_MS if attempt.mode is Mode.SYNC else 0
-        return None if attempt.request.envelope.exp + slack > attempt.now.wall else _PROTOCOL_ERROR
-
-    def _within_the_hourly_budget(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 3: from here on a request has cost one unit, whatever happens next.
-        wait = self._hourly.take(attempt.session.handle, attempt.session.target, attempt.now.mono)
-        return Refused("rate_limited", wait) if wait else None
-
-    def _reachable(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 4: missing and forbidden are one answer.
-        reachable = self._authority.may_reach(attempt.session.handle, attempt.session.target)
-        return None if reachable else _UNKNOWN_HANDLE
-
-    def _relay_stays(self, attempt: Attempt) -> Refused | None:
-        # protocol §2: a relay that stops takes no new calls.
-        return None if self.drain_retry_ms is None else Refused("busy", self.drain_retry_ms)
-
-    def _place(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 5. Nobody here stores calls, so a durable one finds its callee offline whether
-        # the owner allows them or not: it is never turned into a sync call.
-        if attempt.mode is Mode.DURABLE:
-            return _OFFLINE
-        place = self._presence.place(
-            attempt.session.handle, attempt.session.target, attempt.request.correlation_id, attempt.now.mono
-        )
-        if not isinstance(place, Instance):
-            return _OFFLINE if place == "offline" else _BUSY
-        attempt.instance = place
-        return None
-
-    def _turn_left(self, attempt: Attempt) -> Refused | None:
-        # protocol §4 step 6: a turn is charged with the admission, which nothing prevents any more.
-        session = attempt.session
-        conversation = (session.handle, session.target, attempt.request.correlation_id)
-        wait = self._turns.wait(conversation, attempt.now.mono)
+        # Step 3: from here on the request has cost one unit, whatever happens next.
+        wait = self._hourly.take(caller, callee, now.mono)
         if wait:
             return Refused("rate_limited", wait)
-        self._turns.charge(conversation, attempt.now.mono)
-        return None
+
+        # Step 4: missing and forbidden are one answer.
+        if not self._authority.may_reach(caller, callee):
+            return _UNKNOWN_HANDLE
+
+        # §2: a relay that stops takes no new calls.
+        if self.drain_retry_ms is not None:
+            return Refused("busy", self.drain_retry_ms)
+
+        # Step 5. Nobody here stores calls, so the callee of a durable one is offline whether its owner
+        # allows them or not; it is never turned into a sync call.
+        place = "offline" if durable else self._presence.place(caller, callee, correlation_id, now.mono)
+        if not isinstance(place, Instance):
+            return _NO_PLACE[place]
+
+        # Step 6: a turn is charged with the admission, which nothing prevents any more.
+        conversation = (caller, callee, correlation_id)
+        wait = self._turns.wait(conversation, now.mono)
+        if wait:
+            return Refused("rate_limited", wait)
+        self._turns.charge(conversation, now.mono)
+        return Admitted(request, message_id, mark, place)
+
+
+def _is_another(waiting: tuple[str | None, int] | None, message_id: str | None) -> bool:
+    """True if an unanswered request has the correlation id of this one, and is not the same message."""
+    return waiting is not None and (message_id is None or message_id != waiting[0])

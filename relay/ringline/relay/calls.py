@@ -9,6 +9,7 @@ from msgspec import Struct, UnsetType
 from ringline.protocol.frames import CallOutcome, CallState, Envelope, RelayCode, TerminalReason
 from ringline.protocol.lifecycle import State
 from ringline.protocol.shapes import CallEnd, CallList, CallRecord
+from ringline.relay.timers import RecordsOver, Timers
 
 if TYPE_CHECKING:
     from ringline.relay.presence import Instance
@@ -145,10 +146,12 @@ class Book:
         "_most_bytes",
         "_outcomes",
         "_rolls",
+        "_timers",
         "outcome_bytes",
     )
 
-    def __init__(self, *, life: int, records: int, outcome_bytes: int) -> None:
+    def __init__(self, timers: Timers, *, life: int, records: int, outcome_bytes: int) -> None:
+        self._timers = timers
         self._life = life
         self._most = records
         self._most_bytes = outcome_bytes
@@ -205,6 +208,8 @@ class Book:
     def finish(self, call: Call, now: int) -> None:
         """File a call that has just ended; the oldest records and outcomes make room."""
         call.ended_mono = now
+        if not self._ended:
+            self._timers.set(RecordsOver(), now + self._life)
         self._ended.append(call)
         if call.outcome is not None:
             self._outcomes.append(call)
@@ -220,14 +225,12 @@ class Book:
             self.outcome_bytes -= _size(call.outcome)
             call.outcome = None
 
-    def deadline(self) -> int | None:
-        """Return when the next record is over."""
-        return self._ended[0].ended_mono + self._life if self._ended else None
-
     def purge(self, now: int) -> None:
         """Forget the records that are over."""
         while self._ended and now - self._ended[0].ended_mono >= self._life:
             self._forget(self._ended.popleft())
+        if self._ended:
+            self._timers.set(RecordsOver(), self._ended[0].ended_mono + self._life)
 
     def _forget(self, call: Call) -> None:
         self.drop_outcome(call)

@@ -4,7 +4,6 @@ A request is a flag on the call. While it is up, one ``cancel_call`` is with the
 call, and nobody is told anything until the listener or the end of the call decides.
 """
 
-from collections import Counter
 from typing import Final, final
 
 from msgspec import Struct
@@ -39,7 +38,7 @@ class Cancellation:
 
     __slots__ = ("_asked", "_call_of", "_counters", "_sessions", "_timers", "_wait")
 
-    def __init__(self, sessions: Sessions, timers: Timers, counters: Counter[str], *, wait: int) -> None:
+    def __init__(self, sessions: Sessions, timers: Timers, counters: dict[str, int], *, wait: int) -> None:
         self._sessions = sessions
         self._timers = timers
         self._counters = counters
@@ -109,6 +108,8 @@ class Cancellation:
 
     def settle(self, call: Call) -> None:
         """The call has ended, and its attached connections know: tell the other askers."""
+        if call.id not in self._asked:
+            return
         asked = self._withdraw(call)
         canceled = call.state is State.CANCELED
         for connection in asked.connections:

@@ -5,14 +5,15 @@ millisecond of the edge's clock, whether or not `tick` came in time. Connections
 by numbers of the edge's choice, which are never used twice.
 """
 
-from collections import Counter
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, Literal, assert_never, final
 
 from ringline.protocol.frames import CallRequest, CancelCall
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
-from ringline.relay.admission import Admission, Attempt, Refused
+from ringline.relay.admission import Admission, Admitted, Refused
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
 from ringline.relay.calls import Book, Call, Party
@@ -31,6 +32,7 @@ from ringline.relay.timers import (
     DrainOver,
     GraceOver,
     HoldOver,
+    RecordsOver,
     ReleaseDue,
     Timers,
 )
@@ -42,6 +44,8 @@ _GOING_AWAY: Final = 1001
 _POLICY: Final = 1008
 _REPLACED: Final = 4000
 _REVOKED: Final = 4001
+
+_MEMORY_STEP_MS: Final = 60_000
 
 
 @final
@@ -56,11 +60,12 @@ class Hub:
         self, settings: Settings, authority: Authority, ids: Callable[[], str], started: Instant
     ) -> None:
         self._settings = settings
-        self._counters: Counter[str] = Counter()
+        self._counters: dict[str, int] = defaultdict(int)
         self._timers = Timers()
         self._sessions = Sessions(self._timers)
         self._presence = Presence(share=settings.caller_places_percent, affinity=settings.affinity_ms)
         self._book = Book(
+            self._timers,
             life=settings.record_life_ms,
             records=settings.records,
             outcome_bytes=settings.record_outcome_bytes,
@@ -69,7 +74,7 @@ class Hub:
             settings.calls_per_hour, settings.calls_per_pair_per_hour, settings.budget_window_ms
         )
         self._turns = TurnBudget(settings.turns, settings.turn_window_ms)
-        self._parties: Recent[tuple[str, str], None] = Recent(
+        self._parties: Recent[tuple[str, str], int] = Recent(
             life=settings.party_life_ms, most=settings.parties
         )
         self._cancellation = Cancellation(
@@ -99,7 +104,8 @@ class Hub:
 
         Whether ``callee`` exists is not looked at (protocol §2).
         """
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         session = Session(
             self._settings,
             connection=connection,
@@ -130,7 +136,8 @@ class Hub:
         ``durable`` whether it has a journal. A connection that the instance has already is replaced, and
         its unfinished calls are offered again on this one (protocol §5).
         """
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         session = Session(
             self._settings,
             connection=connection,
@@ -157,7 +164,8 @@ class Hub:
 
     def disconnect(self, connection: int, now: Instant) -> list[Effect]:
         """A connection is gone, by whoever's doing. Its number may be one that the hub closed itself."""
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         session = self._sessions.get(connection)
         self._sessions.forget(connection)
         if session is not None:
@@ -168,7 +176,8 @@ class Hub:
 
     def receive(self, connection: int, payload: bytes, now: Instant) -> list[Effect]:
         """Read one text message. What breaks a rule is answered, and never raised (protocol §2)."""
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
             frame = session.read(payload, now.mono)
@@ -180,7 +189,8 @@ class Hub:
 
     def binary(self, connection: int, now: Instant) -> list[Effect]:
         """Refuse a binary message, whatever is in it."""
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
             self._refuse(session, session.binary(now.mono), now)
@@ -197,14 +207,20 @@ class Hub:
 
     def _request(self, session: Session, request: CallRequest, now: Instant) -> None:
         verdict = self._admission.judge(session, request, now)
-        if isinstance(verdict, Attempt):
-            caller, callee = session.handle, session.target
-            self._parties.put((min(caller, callee), max(caller, callee)), None, now.mono)
-            self._calls.admit(verdict, now)
+        if isinstance(verdict, Admitted):
+            self._meet(session.handle, session.target, now.mono)
+            self._calls.admit(session, verdict, now)
         elif isinstance(verdict, Call):
             self._calls.repeat(session, request, verdict)
         else:
             self._turn_away(session, request, verdict, now)
+
+    def _meet(self, caller: str, callee: str, now: int) -> None:
+        pair = (caller, callee) if caller < callee else (callee, caller)
+        met = self._parties.get(pair, now)
+        # Often enough to be right to the minute, seldom enough to cost nothing.
+        if met is None or now - met >= _MEMORY_STEP_MS:
+            self._parties.put(pair, now, now)
 
     def _turn_away(self, session: Session, request: CallRequest, refused: Refused, now: Instant) -> None:
         self._counters[f"refused_{refused.code}"] += 1
@@ -233,7 +249,8 @@ class Hub:
 
         It comes at once, or within the wait of protocol §7.
         """
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         self._cancellation.ask_by_http(self._book.find(call_id), caller, request, now.mono)
         return self._sessions.take()
 
@@ -277,7 +294,7 @@ class Hub:
 
     def parties(self, a: str, b: str, now: Instant) -> bool:
         """True if a call between the two was admitted within the last 96 h, in either direction."""
-        return self._parties.holds((min(a, b), max(a, b)), now.mono)
+        return self._parties.get((a, b) if a < b else (b, a), now.mono) is not None
 
     # --- credentials
 
@@ -293,7 +310,8 @@ class Hub:
         return self._end_log_ins(handle, card_id, _GOING_AWAY, "retry=0", now)
 
     def _end_log_ins(self, handle: str, card_id: str, code: int, reason: str, now: Instant) -> list[Effect]:
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         for session in self._sessions.of(handle):
             if session.card_id == card_id:
                 self._calls.part(session, code, reason, now)
@@ -312,7 +330,8 @@ class Hub:
         then ends as at the call bound. A call that is asked for meanwhile is `busy`, with the time to
         come back.
         """
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         if not self._draining:
             self._draining = True
             self._calls.farewell = self._farewell
@@ -336,15 +355,17 @@ class Hub:
     # --- time
 
     def deadline(self) -> int | None:
-        """Return when to call `tick` at the latest, in ms of the clock that never goes back."""
-        timer, record = self._timers.deadline(), self._book.deadline()
-        if timer is None or record is None:
-            return record if timer is None else timer
-        return min(timer, record)
+        """Return when to call `tick` at the latest, in ms of the clock that never goes back.
+
+        There may turn out to be nothing to do then.
+        """
+        due = self._timers.next
+        return None if due == math.inf else int(due)
 
     def tick(self, now: Instant) -> list[Effect]:
         """Let happen what is due."""
-        self._let_happen(now)
+        if now.mono >= self._timers.next:
+            self._let_happen(now)
         self._hourly.purge(now.mono)
         self._turns.purge(now.mono)
         self._presence.purge(now.mono)
@@ -354,7 +375,6 @@ class Hub:
     def _let_happen(self, now: Instant) -> None:
         for alarm in self._timers.expired(now.mono):
             self._raise(alarm, now)
-        self._book.purge(now.mono)
 
     def _raise(self, alarm: Alarm, now: Instant) -> None:
         match alarm:
@@ -368,6 +388,8 @@ class Hub:
                 self._sessions.release(alarm.connection, now.mono)
             case CancelWaited():
                 self._cancellation.waited(alarm.request)
+            case RecordsOver():
+                self._book.purge(now.mono)
             case DrainOver():
                 self._stop(now)
             case _:

@@ -45,7 +45,7 @@ class Instance:
 class _Desk:
     """The instances of one handle."""
 
-    __slots__ = ("_queue", "_turn", "connected", "instances", "places", "taken_by")
+    __slots__ = ("_lone", "_queue", "_turn", "connected", "instances", "places", "taken_by")
 
     def __init__(self) -> None:
         self.instances: dict[str, Instance] = {}
@@ -55,22 +55,35 @@ class _Desk:
         self.taken_by: dict[str, int] = {}
         """Unfinished calls by caller."""
         # By share of places in use; among equals, whoever has waited longest. Only the entry whose turn
-        # is its instance's own counts.
+        # is its instance's own counts. A lone instance needs no queue.
         self._queue: list[tuple[float, int, Instance]] = []
         self._turn = 0
+        self._lone: Instance | None = None
+
+    def changed(self) -> None:
+        """An instance has connected or is lost."""
+        present = [instance for instance in self.instances.values() if instance.connection is not None]
+        self.connected = len(present)
+        self.places = sum(instance.capacity for instance in present)
+        self._lone = present[0] if len(present) == 1 else None
+        self._queue.clear()
+        for instance in present:
+            self.requeue(instance)
 
     def requeue(self, instance: Instance) -> None:
         """The instance's load has changed."""
+        if self.connected < 2 or instance.connection is None:
+            return
         self._turn += 1
         instance.turn = self._turn
-        if instance.connection is None:
-            return
         heapq.heappush(self._queue, (len(instance.calls) / instance.capacity, self._turn, instance))
         if len(self._queue) > 2 * self.connected + _SLACK:
             self._queue = [entry for entry in self._queue if entry[1] == entry[2].turn]
             heapq.heapify(self._queue)
 
     def least_busy(self) -> Instance | None:
+        if self._lone is not None:
+            return self._lone
         while self._queue:
             _, turn, instance = self._queue[0]
             if turn == instance.turn:
@@ -109,25 +122,18 @@ class Presence:
         instance = desk.instances.get(instance_id)
         if instance is None:
             instance = desk.instances[instance_id] = Instance(handle, instance_id)
-        if instance.connection is None:
-            desk.connected += 1
-        else:
-            desk.places -= instance.capacity
-        desk.places += capacity
         instance.connection = connection
         instance.boot = boot
         instance.capacity = capacity
         instance.durable = durable
-        desk.requeue(instance)
+        desk.changed()
         return instance
 
     def leave(self, instance: Instance) -> None:
         """The connection that held the instance's calls is gone. One without calls is forgotten."""
         desk = self._desks[instance.handle]
-        desk.connected -= 1
-        desk.places -= instance.capacity
         instance.connection = None
-        desk.requeue(instance)
+        desk.changed()
         self._tidy(desk, instance)
 
     def place(self, caller: str, callee: str, correlation_id: str, now: int) -> Instance | NoPlace:

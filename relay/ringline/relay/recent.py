@@ -15,15 +15,17 @@ class Recent(Generic[K, V]):
     """A memory whose entries live ``life`` ms from their last `put`, and which holds at most ``most``.
 
     Entries stand in the order of their last `put`, so that what is over is at the front: every operation
-    is O(1), spread over the entries it removes. Times are milliseconds of the clock that never goes back.
+    is O(1), spread over the entries it removes. What is over may stay in memory for a while, unseen. Times
+    are milliseconds of the clock that never goes back.
     """
 
-    __slots__ = ("_entries", "_life", "_most")
+    __slots__ = ("_entries", "_life", "_most", "_purged")
 
     def __init__(self, *, life: int, most: int | None = None) -> None:
         self._entries: OrderedDict[K, tuple[int, V]] = OrderedDict()
         self._life = life
         self._most = most
+        self._purged = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -33,22 +35,20 @@ class Recent(Generic[K, V]):
         entry = self._entries.get(key)
         return entry[1] if entry is not None and now - entry[0] < self._life else None
 
-    def holds(self, key: K, now: int) -> bool:
-        """True if something was put under ``key`` less than ``life`` ago."""
-        entry = self._entries.get(key)
-        return entry is not None and now - entry[0] < self._life
-
     def put(self, key: K, value: V, now: int) -> None:
         """Remember ``value`` under ``key`` from now on; make room by what is over, or oldest."""
         entries = self._entries
+        if key in entries:
+            entries.move_to_end(key)
         entries[key] = (now, value)
-        entries.move_to_end(key)
-        self.purge(now)
+        if now - self._purged >= self._life:
+            self.purge(now)
         if self._most is not None and len(entries) > self._most:
             entries.popitem(last=False)
 
     def purge(self, now: int) -> None:
         """Forget what is over."""
+        self._purged = now
         entries = self._entries
         while entries:
             key, (put, _) = next(iter(entries.items()))

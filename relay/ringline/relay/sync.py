@@ -3,7 +3,6 @@
 What may follow what stands in the lifecycle table; this file says who is told, and what bounds it.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, final
 
@@ -24,9 +23,9 @@ from ringline.protocol.frames import (
     ListenerToRelay,
 )
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Event, IllegalTransition, Mode, State, Transition, advance
+from ringline.protocol.lifecycle import FINAL, Event, IllegalTransition, Mode, State, Transition, advance
 from ringline.protocol.trace import normalise
-from ringline.relay.admission import Attempt, Refused
+from ringline.relay.admission import Admitted, Refused
 from ringline.relay.calls import Book, Call
 from ringline.relay.cancellation import Cancellation
 from ringline.relay.effects import Retire
@@ -45,6 +44,14 @@ ENDS: Final[dict[tuple[str, str], Event]] = {
 }
 """The ends that a listener may claim, by ``terminal`` and ``terminal_reason`` (protocol §3)."""
 
+# Bound once: looking a member of an enum up in its class is slow.
+_SYNC: Final = Mode.SYNC
+_ACCEPT: Final = Event.ACCEPT
+_START: Final = Event.START
+_RINGING: Final = State.RINGING
+_STARTED: Final = State.STARTED
+_ENDED: Final = {state: f"ended_{state.value}" for state in FINAL}
+
 _PROTOCOL_ERROR: Final = CallError(origin="relay", code="protocol_error")
 _GONE: Final = Refused("timeout")
 _SENT_OFTEN: Final = Refused("rate_limited")
@@ -62,7 +69,7 @@ class SyncCalls:
         book: Book,
         cancellation: Cancellation,
         timers: Timers,
-        counters: Counter[str],
+        counters: dict[str, int],
         ids: Callable[[], str],
     ) -> None:
         self._ring_bound = settings.ring_bound_ms
@@ -82,10 +89,9 @@ class SyncCalls:
 
     # --- the caller's side
 
-    def admit(self, attempt: Attempt, now: Instant) -> None:
+    def admit(self, session: Session, admitted: Admitted, now: Instant) -> None:
         """Hand a request to the instance that has a place for it, and say that it rings."""
-        session, request, instance = attempt.session, attempt.request, attempt.instance
-        assert instance is not None
+        request, instance = admitted.request, admitted.instance
         traceparent: str | None = None
         if request.traceparent is not UNSET:
             # protocol §3 "Trace rule": what breaks it is dropped, and the call goes on.
@@ -97,8 +103,8 @@ class SyncCalls:
             caller=session.handle,
             callee=session.target,
             correlation_id=request.correlation_id,
-            message_id=attempt.message_id,
-            digest=attempt.digest,
+            message_id=admitted.message_id,
+            digest=admitted.digest,
             submitted_at=now.wall,
             handed_mono=now.mono,
             envelope=request.envelope,
@@ -199,16 +205,16 @@ class SyncCalls:
         elif call is None or call.ended or call.instance is not session.instance:
             self._answer_late(session, frame)
         elif isinstance(frame, CallAccepted):
-            self._report(call, Event.ACCEPT, now)
+            self._report(call, _ACCEPT, now)
         elif isinstance(frame, CallStarted):
-            self._report(call, Event.START, now)
+            self._report(call, _START, now)
         elif isinstance(frame, CallOutcome):
             self._conclude(session, call, frame, now)
         elif isinstance(frame, CallRejected):
-            self._end(call, advance(Mode.SYNC, call.state, Event.REJECT), now)
+            self._end(call, advance(_SYNC, call.state, Event.REJECT), now)
         elif isinstance(frame, CallCancelled):
             if self._cancellation.confirmed(call):
-                self._end(call, advance(Mode.SYNC, call.state, Event.CANCELLED), now)
+                self._end(call, advance(_SYNC, call.state, Event.CANCELLED), now)
         else:
             self._cancellation.refused(call, frame.reason)
 
@@ -239,23 +245,24 @@ class SyncCalls:
 
     def _report(self, call: Call, event: Event, now: Instant) -> None:
         try:
-            step = advance(Mode.SYNC, call.state, event)
+            step = advance(_SYNC, call.state, event)
         except IllegalTransition:
             return  # protocol §3: repeats tell the caller nothing new
-        if call.state is State.RINGING and call.instance is not None:
+        if call.state is _RINGING and call.instance is not None:
             self._presence.bind(call, call.instance, now.mono)
         call.state = step.to
-        if step.to is State.STARTED:
+        if step.to is _STARTED:
             call.started_at = now.wall
         if step.status is not None:
             call.status = step.status
+            told = CallStatus(state=step.status, call_id=call.id, correlation_id=call.correlation_id)
             for connection in call.attached:
-                self._tell_status(connection, call)
+                self._sessions.send(connection, told)
 
     def _conclude(self, session: Session, call: Call, outcome: CallOutcome, now: Instant) -> None:
         reason = outcome.terminal if outcome.terminal_reason is UNSET else outcome.terminal_reason
         try:
-            step = advance(Mode.SYNC, call.state, ENDS[outcome.terminal, reason])
+            step = advance(_SYNC, call.state, ENDS[outcome.terminal, reason])
         except (KeyError, IllegalTransition):
             # protocol §3: an end it may not claim, or completed before started, is without effect.
             self._sessions.send(session.connection, _PROTOCOL_ERROR)
@@ -307,7 +314,7 @@ class SyncCalls:
         end = call.handed_mono + self._call_bound
         if now.mono >= end:
             self._give_up(call, Event.CALL_BOUND, now)
-        elif call.state is State.RINGING:
+        elif call.state is _RINGING:
             self._give_up(call, Event.RING_BOUND, now)
         else:
             self._timers.set(BoundPassed(call_id), end)
@@ -321,7 +328,7 @@ class SyncCalls:
 
     def _give_up(self, call: Call, event: Event, now: Instant) -> None:
         """End a call on the relay's own account, and have its listener stop."""
-        step = advance(Mode.SYNC, call.state, event)
+        step = advance(_SYNC, call.state, event)
         instance = call.instance
         if instance is not None and instance.connection is not None and not call.cancel_requested:
             self._sessions.send(instance.connection, CancelCall(call_id=call.id))
@@ -337,7 +344,7 @@ class SyncCalls:
         call.finished_at = now.wall
         call.envelope = None
         call.instance = None
-        self._counters[f"ended_{step.to.value}"] += 1
+        self._counters[_ENDED[step.to]] += 1
         self._timers.cancel(BoundPassed(call.id))
         if not call.attached:
             self._timers.cancel(HoldOver(call.id))

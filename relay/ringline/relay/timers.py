@@ -5,6 +5,7 @@ it comes up, or until such leftovers are the greater part of it; so that every o
 """
 
 import heapq
+import math
 from collections.abc import Iterator
 from typing import Final, TypeAlias, final
 
@@ -17,6 +18,7 @@ __all__ = [
     "DrainOver",
     "GraceOver",
     "HoldOver",
+    "RecordsOver",
     "ReleaseDue",
     "Timers",
 ]
@@ -59,11 +61,16 @@ class CancelWaited(Struct, frozen=True):
 
 
 @final
+class RecordsOver(Struct, frozen=True):
+    """The records of ended calls that are the oldest (protocol §5)."""
+
+
+@final
 class DrainOver(Struct, frozen=True):
     """Running calls had their time: the relay stops."""
 
 
-Alarm: TypeAlias = BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | DrainOver
+Alarm: TypeAlias = BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | RecordsOver | DrainOver
 
 _SLACK: Final = 64
 
@@ -72,9 +79,11 @@ _SLACK: Final = 64
 class Timers:
     """Timers by the alarm they raise. Times are milliseconds of the clock that never goes back."""
 
-    __slots__ = ("_due", "_heap", "_order")
+    __slots__ = ("_due", "_heap", "_order", "next")
 
     def __init__(self) -> None:
+        self.next: float = math.inf
+        """No alarm is due before; it may be that of one which was moved or cancelled since."""
         self._heap: list[tuple[int, int, Alarm]] = []
         self._due: dict[Alarm, int] = {}
         self._order = 0
@@ -87,6 +96,8 @@ class Timers:
         self._due[alarm] = due
         self._order += 1
         heapq.heappush(self._heap, (due, self._order, alarm))
+        if due < self.next:
+            self.next = due
         if len(self._heap) > 2 * len(self._due) + _SLACK:
             # Rebuilding costs what it removes, so each setting pays for it once.
             self._heap = [(due, order, alarm) for order, (alarm, due) in enumerate(self._due.items())]
@@ -97,19 +108,17 @@ class Timers:
         """Forget ``alarm``, if it is set."""
         self._due.pop(alarm, None)
 
-    def deadline(self) -> int | None:
-        """Return when the next alarm is due, None when none is set."""
-        heap, due = self._heap, self._due
-        while heap:
-            at, _, alarm = heap[0]
-            if due.get(alarm) == at:
-                return at
-            heapq.heappop(heap)
-        return None
-
     def expired(self, now: int) -> Iterator[Alarm]:
         """Yield the alarms due at ``now``, earliest first, those set meanwhile included."""
-        while (at := self.deadline()) is not None and at <= now:
-            alarm = heapq.heappop(self._heap)[2]
-            del self._due[alarm]
-            yield alarm
+        heap = self._heap
+        while heap:
+            due, _, alarm = heap[0]
+            valid = self._due.get(alarm) == due
+            if valid and due > now:
+                break
+            heapq.heappop(heap)
+            if valid:
+                del self._due[alarm]
+                yield alarm
+                heap = self._heap  # what was set meanwhile may have rebuilt it
+        self.next = heap[0][0] if heap else math.inf
