@@ -1,5 +1,6 @@
 """The JSON under a seal: closed, bounded, and refused at the sender as at the receiver (protocol §9, §11)."""
 
+import contextlib
 import json
 from typing import Any, get_args
 
@@ -87,7 +88,8 @@ def test_an_outcome_comes_back(body: Outcome) -> None:
 def test_absent_members_are_not_written_and_text_is_written_as_utf_8() -> None:
     assert encode_request(Request(message="ü")) == '{"message":"ü"}'.encode()
     assert encode_outcome(FULL_FAILURE) == (
-        b'{"reason":"failed","failure":{"code":"task_unknown","detail":"no such task","offered":["review","x"]}}'
+        b'{"reason":"failed","failure":'
+        b'{"code":"task_unknown","detail":"no such task","offered":["review","x"]}}'
     )
 
 
@@ -127,10 +129,8 @@ members = st.dictionaries(
 @given(found=members)
 def test_objects_that_nearly_fit_raise_nothing_but_our_own_errors(found: dict[str, Any]) -> None:
     for read, base in ((decode_request, request), (decode_outcome, outcome)):
-        try:
+        with contextlib.suppress(BodyError):
             read(base(**found))
-        except RinglineError as error:
-            assert isinstance(error, BodyError)
 
 
 # --- closed objects
@@ -160,13 +160,13 @@ def test_unknown_names_inside_ext_are_passed_over() -> None:
     assert features(UNSET) == ()
 
 
-@pytest.mark.parametrize("name", [n for n in Request.__struct_fields__])
+@pytest.mark.parametrize("name", list(Request.__struct_fields__))
 def test_null_is_a_wrong_type_in_a_request(name: str) -> None:
     with pytest.raises(BodyError):
         decode_request(request(**{name: None}))
 
 
-@pytest.mark.parametrize("name", [n for n in Outcome.__struct_fields__])
+@pytest.mark.parametrize("name", list(Outcome.__struct_fields__))
 def test_null_is_a_wrong_type_in_an_outcome(name: str) -> None:
     with pytest.raises(BodyError):
         decode_outcome(outcome(**{name: None}))

@@ -330,8 +330,12 @@ def test_an_outcome_does_not_open_under_another_frame_or_for_another_request(cal
 
 @pytest.mark.parametrize("field", ["handle", "ipk", "card_id"])
 def test_the_sender_is_bound(call: Call, field: str) -> None:
-    value = {"handle": "carol", "ipk": OTHER.identity.public, "card_id": OTHER.card.card.id}[field]
-    sender = dataclasses.replace(call.context.sender, **{field: value})
+    values: dict[str, Any] = {
+        "handle": "carol",
+        "ipk": OTHER.identity.public,
+        "card_id": OTHER.card.card.id,
+    }
+    sender = dataclasses.replace(call.context.sender, **{field: values[field]})
     changed = dataclasses.replace(call.context, sender=sender)
     claimed = msgspec.structs.replace(call.sealed.envelope, sid=b64encode(sender.card_id))
     with refused("seal"):
@@ -340,8 +344,8 @@ def test_the_sender_is_bound(call: Call, field: str) -> None:
 
 @pytest.mark.parametrize("field", ["handle", "ipk"])
 def test_the_recipient_is_bound(call: Call, field: str) -> None:
-    value = {"handle": "carol", "ipk": OTHER.identity.public}[field]
-    recipient = dataclasses.replace(call.context.recipient, **{field: value})
+    values: dict[str, Any] = {"handle": "carol", "ipk": OTHER.identity.public}
+    recipient = dataclasses.replace(call.context.recipient, **{field: values[field]})
     with refused("seal"):
         call.open_request(recipient=recipient)
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ringline.protocol import envelope
+from ringline.protocol.encoding import b64decode
 from ringline.protocol.envelope import OutcomeContext, Party, Recipient, RequestContext
 from ringline.protocol.frames import Envelope
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
@@ -156,7 +157,7 @@ def test_the_plaintext_under_the_seal_is_rebuilt_byte_for_byte(case: Case, part:
     private, signer, cap = (
         (sealing_key(case), "a-ssk", 393_000) if part == "request" else (reply_key(case), "b-ssk", 1_545_000)
     )
-    sealed = envelope.b64decode(expected["envelope"]["ct"])
+    sealed = b64decode(expected["envelope"]["ct"])
     plaintext = SUITES[case["suite"]].open(private, raw(expected["info"]), sealed)
     body = raw(expected["body"])
     signature = signing_key(case, signer).sign(raw(expected["sign_input"]))

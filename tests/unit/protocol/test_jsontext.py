@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -24,10 +24,12 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 def depth_of(value: Any) -> int:
     if isinstance(value, dict):
-        return 1 + max(map(depth_of, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(depth_of, value), default=0)
-    return 0
+        inner = list(cast(dict[str, Any], value).values())
+    elif isinstance(value, list):
+        inner = cast(list[Any], value)
+    else:
+        return 0
+    return 1 + max(map(depth_of, inner), default=0)
 
 
 @given(value=values, ascii_only=st.booleans())

@@ -2,7 +2,6 @@
 
 import hashlib
 
-import nacl.bindings
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given, settings
@@ -11,18 +10,22 @@ from hypothesis import strategies as st
 from ringline.protocol.errors import BadSignature, WeakKey
 from ringline.protocol.signing import SigningKey, check_public, verify
 from ringline_testing.agents import seed
+from ringline_testing.weak_keys import (
+    GROUP_ORDER,
+    NEUTRAL,
+    NEUTRAL_SIGNATURE,
+    ORDER_8,
+    mixed_order_signature,
+)
 
 P = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
 KEY = SigningKey(seed("signer"))
 MESSAGE = b"message"
 
 
 def small_order_encodings() -> list[bytes]:
-    """The encodings, canonical or not, of the eight points of small order (their y is 0, 1, -1 or of order 8)."""
-    y8 = int.from_bytes(
-        bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
-    )
+    """The encodings, canonical or not, of the eight points of small order: y is 0, 1, -1 or of order 8."""
+    y8 = int.from_bytes(ORDER_8, "little")
     values = [0, 1, P - 1, y8, P - y8, P, P + 1]
     return [(y | sign << 255).to_bytes(32, "little") for y in values for sign in (0, 1)]
 
@@ -39,17 +42,15 @@ def test_a_key_of_small_order_is_refused(public: bytes) -> None:
 
 def test_the_forgery_that_other_libraries_accept_under_a_weak_key_is_refused() -> None:
     """One fixed string is a signature of every message under the neutral point; pyca takes it."""
-    public = b"\x01" + bytes(31)
-    signature = b"\x01" + bytes(63)
-    ed25519.Ed25519PublicKey.from_public_bytes(public).verify(signature, MESSAGE)
+    ed25519.Ed25519PublicKey.from_public_bytes(NEUTRAL).verify(NEUTRAL_SIGNATURE, MESSAGE)
     with pytest.raises(BadSignature):
-        verify(public, MESSAGE, signature)
+        verify(NEUTRAL, MESSAGE, NEUTRAL_SIGNATURE)
 
 
 def test_a_key_with_a_small_part_is_refused_though_its_signatures_verify() -> None:
     """An honest key plus a point of order 8: the library accepts its signatures, the import must not."""
-    order8 = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
-    mixed = nacl.bindings.crypto_core_ed25519_add(KEY.public, order8)
+    mixed, signature = mixed_order_signature(KEY, MESSAGE)
+    verify(mixed, MESSAGE, signature)
     with pytest.raises(WeakKey):
         check_public(mixed)
     check_public(KEY.public)
@@ -96,7 +97,7 @@ def test_a_signature_holds_for_its_message_and_key_only(message: bytes, at: int,
 
 def test_the_second_form_of_a_signature_is_refused() -> None:
     signature = KEY.sign(MESSAGE)
-    s = int.from_bytes(signature[32:], "little") + ORDER
+    s = int.from_bytes(signature[32:], "little") + GROUP_ORDER
     with pytest.raises(BadSignature):
         verify(KEY.public, MESSAGE, signature[:32] + s.to_bytes(32, "little"))
 

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import nacl.bindings
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,13 +20,13 @@ from ringline.protocol.statements import (
     check_replacement,
 )
 from ringline_testing.agents import NOW_MS, agent, seed
+from ringline_testing.weak_keys import NEUTRAL, NEUTRAL_SIGNATURE, mixed_order
 
 OLD = agent("alice").identity
 NEW = SigningKey(seed("alice/next"))
 THIEF = SigningKey(seed("thief"))
 OPEN_CARD = agent("alice").card.card
 BOUND_CARD = agent("alice", next=next_commitment(NEW.public)).card.card
-ORDER_8 = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
 
 hashes = st.binary(min_size=32, max_size=32)
 times = st.integers(0, INT_MAX)
@@ -147,12 +146,11 @@ def test_a_succession_to_the_same_key_is_refused() -> None:
 
 
 def test_a_weak_new_key_is_refused_though_it_is_the_committed_one() -> None:
-    mixed = nacl.bindings.crypto_core_ed25519_add(NEW.public, ORDER_8)
-    for weak in (b"\x01" + bytes(31), mixed):
+    for weak in (NEUTRAL, mixed_order(NEW.public)):
         card = dataclasses.replace(OPEN_CARD, next=next_commitment(weak))
         statement = Succession(old_card_id=card.id, new_ipk=weak, ts=NOW_MS)
         with pytest.raises(WeakKey):
-            SignedSuccession(statement, b"\x01" + bytes(63)).verify(card)
+            SignedSuccession(statement, NEUTRAL_SIGNATURE).verify(card)
 
 
 # --- revocation
@@ -181,10 +179,10 @@ def test_a_next_key_that_was_not_committed_to_may_not_revoke() -> None:
 
 
 def test_a_weak_next_key_is_refused_though_it_is_the_committed_one() -> None:
-    weak = b"\x01" + bytes(31)
-    card = dataclasses.replace(OPEN_CARD, next=next_commitment(weak))
-    with pytest.raises(WeakKey):
-        SignedRevocation(revocation(card), b"\x01" + bytes(63), weak).verify(card)
+    for weak in (NEUTRAL, mixed_order(NEW.public)):
+        card = dataclasses.replace(OPEN_CARD, next=next_commitment(weak))
+        with pytest.raises(WeakKey):
+            SignedRevocation(revocation(card), NEUTRAL_SIGNATURE, weak).verify(card)
 
 
 def test_a_revocation_of_another_card_is_refused() -> None:
