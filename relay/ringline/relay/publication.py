@@ -4,7 +4,7 @@ Every signature, every key, every life span (protocol §10, envelope §3.3-§3.6
 well-made; whether it may stand is `ringline.relay.directory`'s to say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -43,7 +43,7 @@ class Publication:
 
 
 @contextmanager
-def refusing_malformed() -> Iterator[None]:
+def refusing_malformed() -> Generator[None]:
     """Turn what the protocol package raises at an outsider's bytes into a 400."""
     try:
         yield
@@ -98,9 +98,7 @@ def read_revocation(body: RevocationStatement) -> SignedRevocation:
         raise HttpProblem("the revocation's reason is none of the known ones", code="malformed") from None
     with refusing_malformed():
         return SignedRevocation(
-            Revocation(
-                card_id=b64decode(body.card_id, length=HASH_BYTES), reason=reason, ts=body.ts
-            ),
+            Revocation(card_id=b64decode(body.card_id, length=HASH_BYTES), reason=reason, ts=body.ts),
             b64decode(body.sig, length=SIGNATURE_BYTES),
             None if body.next_ipk is UNSET else b64decode(body.next_ipk, length=PUBLIC_BYTES),
         )

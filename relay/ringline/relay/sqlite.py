@@ -8,7 +8,7 @@ makes them wait: the relay calls them from a thread of their own.
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -192,7 +192,7 @@ class SqliteStore:
     # --- statements
 
     @contextmanager
-    def _statement(self) -> Iterator[sqlite3.Connection]:
+    def _statement(self) -> Generator[sqlite3.Connection]:
         if self._connection is None:
             raise StoreError("the store is closed")
         try:
@@ -201,7 +201,7 @@ class SqliteStore:
             raise StoreError(f"{self.path}: {error}") from error
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Generator[sqlite3.Connection]:
         with self._statement() as connection:
             # IMMEDIATE waits for its turn; a transaction that reads first and then wants to write is
             # refused at once when another one wrote meanwhile, whatever the timeout.

@@ -6,7 +6,7 @@ one is looked at.
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, assert_never, final
 
@@ -110,7 +110,7 @@ class Switchboard:
             del self._cancels[request]
 
     @asynccontextmanager
-    async def end_of(self, call_id: str) -> AsyncIterator[asyncio.Future[None]]:
+    async def end_of(self, call_id: str) -> AsyncGenerator[asyncio.Future[None]]:
         """Give a future that is done when the call's end can be seen in its record."""
         ended: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(call_id, set()).add(ended)

@@ -4,18 +4,23 @@ Built on `ringline.protocol` alone, so that the relay is not tested against our 
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from ringline.protocol import token
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard
+from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.prekeys import Chain, SignedPrekey, epoch_at
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.statements import (
@@ -27,7 +32,7 @@ from ringline.protocol.statements import (
     Succession,
 )
 
-__all__ = ["Answer", "Owner", "exchange", "now_ms"]
+__all__ = ["Answer", "Line", "Owner", "exchange", "now_ms"]
 
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
@@ -254,7 +259,79 @@ class Owner:
         self, *, capacity: int = 1, instance: str | None = None, boot: str | None = None
     ) -> str:
         """Return the path and query to listen with."""
-        return (
-            f"/v1/listen/{self.handle}?instance={instance or uuid4()}&boot={boot or uuid4()}"
-            f"&capacity={capacity}"
+        instance, boot = instance or str(uuid4()), boot or str(uuid4())
+        return f"/v1/listen/{self.handle}?instance={instance}&boot={boot}&capacity={capacity}"
+
+    @contextlib.asynccontextmanager
+    async def dial(self, target: str, **changes: Any) -> AsyncGenerator["Line"]:
+        """Open a WebSocket, logged in by header; ``changes`` are those of `token`."""
+        path = target.partition("?")[0]
+        socket = await connect(
+            f"ws://127.0.0.1:{self.port}{target}",
+            additional_headers=self.bearer("GET", path, **changes),
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            compression=None,
+            proxy=None,
+            max_size=None,
         )
+        try:
+            yield Line(socket)
+        finally:
+            await socket.close()
+
+    def calling(self, callee: str) -> contextlib.AbstractAsyncContextManager["Line"]:
+        """Open a caller's WebSocket."""
+        return self.dial(self.call_path(callee))
+
+    def listening(self, **query: Any) -> contextlib.AbstractAsyncContextManager["Line"]:
+        """Open a listener's WebSocket; ``query`` is that of `listen_target`."""
+        return self.dial(self.listen_target(**query))
+
+    def request(self, **members: Any) -> dict[str, Any]:
+        """Return a ``call_request`` that a relay cannot tell from a sealed one."""
+        now = now_ms()
+        envelope = {
+            "v": 1,
+            "suite": 2,
+            "kid": b64encode(bytes(32)),
+            "sid": self.card_id,
+            "iat": now,
+            "exp": now + 600_000,
+            "ct": "A" * 2_000,
+        }
+        frame = {"type": "call_request", "correlation_id": uuid4().hex, "message_id": uuid4().hex}
+        return frame | {"envelope": envelope} | members
+
+    def outcome(self, call_id: str, **members: Any) -> dict[str, Any]:
+        """Return a ``call_outcome`` that a relay cannot tell from a sealed one."""
+        frame = {"type": "call_outcome", "call_id": call_id, "terminal": "completed"}
+        return frame | {"envelope": self.request()["envelope"]} | members
+
+
+class Line:
+    """One WebSocket, speaking JSON. Everything that waits does so for at most ten seconds."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, frame: object) -> None:
+        """Send one frame; bytes and strings as they are."""
+        await self.socket.send(
+            frame if isinstance(frame, (bytes, str)) else msgspec.json.encode(frame).decode()
+        )
+
+    async def next(self) -> dict[str, Any]:
+        """Return the next frame."""
+        async with asyncio.timeout(_PATIENCE_S):
+            frame: dict[str, Any] = msgspec.json.decode(await self.socket.recv())
+            return frame
+
+    async def closed(self) -> tuple[int, str]:
+        """Wait for the relay's close frame, and return its code and reason."""
+        async with asyncio.timeout(_PATIENCE_S):
+            with contextlib.suppress(ConnectionClosed):
+                frame = await self.socket.recv()
+                raise AssertionError(f"a frame instead of the end: {frame!r}")
+        received = self.socket.protocol.close_rcvd
+        assert received is not None, "the end came without a close frame"
+        return received.code, received.reason

@@ -37,7 +37,8 @@ class Desk:
     """A directory whose decisions are applied at once, as if the disk were instant."""
 
     def __init__(self, **options: Any) -> None:
-        self.directory = Directory("localhost", **({"accept": "anyone"} | options))
+        defaults: dict[str, Any] = {"accept": "anyone"}
+        self.directory = Directory("localhost", **(defaults | options))
         self.log: list[Change] = []
 
     def do(self, decision: Decision) -> Decision:
@@ -59,7 +60,8 @@ class Desk:
         return self.do(self.directory.revoke(owner.handle, body, now))
 
     def policy(self, handle: str, **members: Any) -> Decision:
-        policy = {"offline": False, "accept": "listed", "allow": [], "block": []} | members
+        policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": [], "block": []}
+        policy |= members
         return self.do(self.directory.set_policy(handle, msgspec.convert(policy, shapes.Policy)))
 
 
