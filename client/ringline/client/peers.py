@@ -190,6 +190,27 @@ class Peers:
             raise TrustError(f"the card of {handle} did not hold when the call was sealed")
         return Sender(pin, card)
 
+    async def signer(self, handle: str, card_id: bytes, ipk: bytes) -> SignedCard:
+        """Return the card of ``handle`` that signed an outcome; ``ipk`` is the identity its request was for.
+
+        An outcome belongs to the identities of its request, whatever has happened since, so neither the
+        pin nor the card's life is asked (envelope §3.7, §3.8). Raises `TrustError`, `HttpProblem`,
+        `TransportError`.
+        """
+        pin = self.pinned(handle)
+        if pin is not None and pin.card is not None and pin.card_id == card_id:
+            card, revoked = pin.card, False
+        else:
+            card, revoked = await self._other_card(handle, card_id, self._clock.own_ms())
+        if revoked:
+            raise _revoked(handle)
+        if card.card.ipk != ipk:
+            raise TrustError(
+                f"the outcome is signed by another identity than {handle} had when it was called",
+                code="bad_signature",
+            )
+        return card
+
     async def _other_card(self, handle: str, card_id: bytes, now: int) -> tuple[SignedCard, bool]:
         """A card as the relay shows it, and whether it is revoked; from memory for an hour."""
         known = self._cards.get((handle, card_id))

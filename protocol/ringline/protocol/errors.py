@@ -347,7 +347,8 @@ class PeerFailure(RinglineError):
     """The peer says so, sealed and signed: a ``failed`` outcome.
 
     ``detail`` is the peer's own text, up to 500 bytes: never print it raw to a terminal.
-    ``offered`` lists the task ids named with it.
+    ``offered`` lists the task ids named with it. ``reason`` is the sealed terminal reason: with
+    ``indeterminate_execution`` the work may have run, and its exit code and retry rule are that end's.
     """
 
     family = Family.PEER
@@ -360,6 +361,7 @@ class PeerFailure(RinglineError):
         code: str | None = None,
         detail: str | None = None,
         offered: tuple[str, ...] = (),
+        reason: str = "failed",
         call_id: str | None = None,
         message_id: str | None = None,
         next_step: str | None = None,
@@ -367,3 +369,18 @@ class PeerFailure(RinglineError):
         super().__init__(message, code=code, call_id=call_id, message_id=message_id, next_step=next_step)
         self.detail = detail
         self.offered = offered
+        self.reason = reason
+
+    @property
+    def retry(self) -> Retry:
+        """What may be done after it."""
+        return self._end.retry
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that ends by it."""
+        return self._end.exit_code
+
+    @property
+    def _end(self) -> ErrorCode:
+        return lookup(Family.END, self.reason) if self.reason == "indeterminate_execution" else self.info

@@ -1,0 +1,246 @@
+"""The public interface for programs that call: `AsyncCaller`."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, final
+
+from msgspec import UNSET
+
+from ringline.caller.cancellation import Cancellation, Cancelled, NotCancelled, Requested
+from ringline.caller.conversation import Conversation
+from ringline.caller.errand import Errand
+from ringline.caller.post import Post, PostOptions
+from ringline.caller.reply import Reply
+from ringline.caller.running import RunningCall
+from ringline.caller.sealing import Question
+from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase, RelayAddress
+from ringline.protocol.bodies import Offer
+from ringline.protocol.contact import Contact
+from ringline.protocol.errors import ConfigError
+from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS
+from ringline.protocol.names import is_handle, is_message_id
+
+__all__ = ["DEFAULT_TIMEOUT_S", "AsyncCaller"]
+
+DEFAULT_TIMEOUT_S: Final = (CALL_BOUND_MS + HOLD_MS) / 1_000
+"""How long a call is waited for: the relay ends it by itself before that."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@final
+class AsyncCaller:
+    """Calls agents over one relay, as one identity.
+
+    ::
+
+        async with AsyncCaller() as me:
+            reply = await me.call("reviewer", "Please review: …", timeout=120)
+            print(reply.text, reply.signed_by)
+
+    What a peer has said is returned or raised as `PeerFailure`; what the relay says, without proof, is
+    raised as `RelayError`; `TransportError` is raised when the relay cannot be reached.
+    """
+
+    def __init__(
+        self,
+        handle: str | None = None,
+        *,
+        relay: str = DEFAULT_RELAY,
+        realm: str | None = None,
+        home: Home | Path | None = None,
+        passphrase: Passphrase | None = None,
+        plain: bool | None = None,
+        trust_new: bool | None = None,
+        contacts: Iterable[Contact | str] = (),
+        min_suite: int = 1,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        """Nothing is read or sent before the first use.
+
+        ``handle``: the identity that calls, made on first use; None: one of its own for this relay.
+        ``relay``: base URL, http(s) or ws(s). ``realm``: its realm, if that is not the URL's host.
+        ``home``: where keys and pins are; None: ``RINGLINE_HOME``, or the platform's place.
+        ``passphrase`` unlocks the keys, or locks new ones; ``plain`` leaves new ones unlocked (the default
+        in the development realm). ``trust_new``: pin the first key that the relay shows for an unknown
+        handle (the default in the development realm alone). ``contacts``: contact strings, whose keys are
+        pinned. ``min_suite``: the lowest suite that is sealed to; 2 refuses all but the hybrid.
+        ``note``: gets sentences for people; None: they are logged as warnings.
+
+        Raises `ConfigError` for arguments that cannot work, `ContactError` for a damaged contact string.
+        """
+        if handle is not None and not is_handle(handle):
+            raise ConfigError(
+                f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+                next_step="choose another name",
+            )
+        self._options = PostOptions(
+            address=RelayAddress.parse(relay, realm),
+            home=home if isinstance(home, Home) else Home.default() if home is None else Home(home),
+            handle=handle,
+            passphrase=passphrase,
+            plain=plain,
+            trust_new=trust_new,
+            min_suite=min_suite,
+            contacts=tuple(Contact.parse(each) if isinstance(each, str) else each for each in contacts),
+            note=note or (lambda text: _log.warning("%s", text)),
+        )
+        self._opening: asyncio.Task[Post] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> "AsyncCaller":
+        """Load the identity and greet the relay. Raises `ConfigError`, `TransportError`, `HttpProblem`."""
+        try:
+            await self._ready()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. Calls that are under way are lost sight of; end them before."""
+        self._closed = True
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        if not opening.done():
+            opening.cancel()
+        try:
+            post = await opening
+        except (asyncio.CancelledError, Exception):
+            return
+        await post.close()
+
+    async def account(self) -> Account:
+        """Return the identity that calls."""
+        return (await self._ready()).account
+
+    async def call(
+        self,
+        handle: str,
+        message: str,
+        *,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> Reply:
+        """Call ``handle`` and return its signed reply.
+
+        ``message``: 1 to 64,000 bytes of UTF-8. ``task``: one that the callee offers; ``args``: its
+        arguments, JSON. ``timeout``: seconds (default `DEFAULT_TIMEOUT_S`); when it is over, a cancellation
+        is asked for and `CallTimeout` raised. ``message_id``: 32 lower-case hex digits that name the
+        message; calling again with the same one never runs it twice, and returns a reply that is already
+        here.
+
+        Raises as `RunningCall.result`. When the awaiting task is cancelled, so is the call, without
+        waiting for the answer.
+        """
+        running = self.start(handle, message, task=task, args=args, timeout=timeout, message_id=message_id)
+        try:
+            return await running.result()
+        except asyncio.CancelledError:
+            running.abandon()
+            raise
+
+    def start(
+        self,
+        handle: str,
+        message: str,
+        *,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> RunningCall:
+        """Start a call in the running event loop and return at once; the arguments are those of `call`.
+
+        Raises `ConfigError` for arguments that cannot work; all else is raised by `RunningCall.result`.
+        """
+        question = Question(message=message, task=task, args=args)
+        return RunningCall(self.begin(handle, question, timeout=timeout, message_id=message_id))
+
+    def conversation(self, handle: str, task: str | None = None) -> Conversation:
+        """Begin a conversation with ``handle``; nothing is sent before its first turn."""
+        _checked(handle)
+        return Conversation(self, handle, task)
+
+    async def offered_tasks(self, handle: str, *, timeout: float | None = None) -> tuple[Offer, ...]:
+        """Ask ``handle`` for the tasks it offers to this identity. Raises as `call`."""
+        errand = self.begin(handle, Question(message="", query="tasks"), timeout=timeout)
+        try:
+            offered = (await errand.answer()).outcome.offered
+        except asyncio.CancelledError:
+            errand.abandon()
+            raise
+        return () if offered is UNSET else offered
+
+    async def cancel(self, call: RunningCall | str) -> Cancellation:
+        """Cancel a running call, or one that another process made, by its call id.
+
+        Returns `Cancelled` only when the relay says that it is confirmed. Raises `TransportError` or
+        `HttpProblem` for a call id.
+        """
+        if isinstance(call, RunningCall):
+            return await call.cancel()
+        answer = await (await self._ready()).http.cancel(call)
+        match answer:
+            case "canceled":
+                return Cancelled(call)
+            case "requested":
+                return Requested(call)
+            case _:
+                return NotCancelled(call, answer)
+
+    def begin(
+        self,
+        handle: str,
+        question: Question,
+        *,
+        timeout: float | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+    ) -> Errand:
+        """Start the work of a call for a question that is already put together; for this package."""
+        _checked(handle)
+        if message_id is not None and not is_message_id(message_id):
+            raise ConfigError(
+                f"{message_id!r} is not a message_id: 32 lower-case hex digits, not all zero",
+                next_step="leave it out, or make one: secrets.token_hex(16)",
+            )
+        if timeout is not None and not timeout > 0:
+            raise ConfigError("the timeout must be above 0 seconds")
+        return Errand(
+            self._ready,
+            handle,
+            question,
+            message_id=message_id or secrets.token_hex(16),
+            correlation_id=correlation_id or secrets.token_hex(16),
+            timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            repeat=message_id is not None,
+        )
+
+    async def _ready(self) -> Post:
+        """The shared parts, opened by whoever needs them first; a failure is tried again the next time."""
+        if self._closed:
+            raise ConfigError("this caller is closed", next_step="make a new one")
+        opening = self._opening
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+            opening = asyncio.get_running_loop().create_task(Post.open(self._options))
+            self._opening = opening
+        return await asyncio.shield(opening)
+
+
+def _checked(handle: str) -> None:
+    if not is_handle(handle):
+        raise ConfigError(
+            f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+            next_step="check the name of the agent to call",
+        )

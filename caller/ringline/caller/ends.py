@@ -1,0 +1,101 @@
+"""The error for each way a call ends without an outcome: who says so, what is still true, what to do."""
+
+from typing import Final
+
+from ringline.caller.effects import Ended, LostRelay, OutOfTime, Refused, Unopened, Withdrawn
+from ringline.protocol.errors import CallTimeout, CannotOpen, RelayError, RinglineError, TransportError
+from ringline.protocol.frames import RelayCode
+
+__all__ = ["error_of", "out_of_time"]
+
+_RELAY_SAYS: Final[dict[RelayCode, str]] = {
+    "unknown_handle": "there is no {peer} here that you may call (the relay says so). Nothing was delivered.",
+    "offline": "{peer} is offline (the relay says so). Nothing was delivered.",
+    "busy": "{peer} has no free place (the relay says so). Nothing was delivered.",
+    "rate_limited": "a budget of the relay is used up (the relay says so). Nothing was delivered.",
+    "unauthorized": "the relay does not accept this identity any more. Nothing more is known of the call.",
+    "message_too_large": "the relay finds the call too large. Nothing was delivered.",
+}
+_ENDED: Final[dict[RelayCode, str]] = {
+    "timeout": "{peer} did not answer in time (the relay says so). The call may have run, or still run.",
+    "canceled": "the call was cancelled (the relay says so).",
+    "offline": "{peer} did not come back in time (the relay says so).",
+    "unauthorized": "this identity was revoked while the call ran (the relay says so).",
+    "protocol_error": "{peer} does not know you, or could not open the call (the relay says so).",
+}
+_SAME_ID: Final = "do not send it anew without the same message_id, {id}: it could run twice"
+
+
+def error_of(end: Ended, peer: str, message_id: str, call_id: str | None, timeout_s: float) -> RinglineError:
+    """Return what `RunningCall.result` raises for an end."""
+    match end:
+        case Refused():
+            return _relay_error(end, peer, message_id)
+        case LostRelay(error, sent):
+            return _lost(error, message_id, call_id, sent=sent)
+        case OutOfTime(known_id, sent):
+            return out_of_time(message_id, known_id, timeout_s, sent=sent)
+        case Unopened():
+            unopened = CannotOpen("outcome")
+            unopened.call_id, unopened.message_id = call_id, message_id
+            unopened.next_step = (
+                f"what the relay delivered as {peer}'s answer is not what {peer} sealed for this call; "
+                "the call may have run. Ask the relay's operator."
+            )
+            return unopened
+        case Withdrawn():
+            return RelayError(
+                "the call was cancelled before the relay had it. Nothing was delivered.",
+                code="canceled",
+                message_id=message_id,
+            )
+
+
+def out_of_time(message_id: str, call_id: str | None, timeout_s: float, *, sent: bool) -> CallTimeout:
+    """Return the error for a wait that is over; ``timeout_s`` is what was waited for, in seconds."""
+    if not sent:
+        return CallTimeout(
+            f"the time of {timeout_s:g} s was over before the call could be sent. Nothing was sent.",
+            message_id=message_id,
+            next_step="give it more time with timeout, or look at the relay",
+        )
+    return CallTimeout(
+        f"no answer within {timeout_s:g} s. The call may have run, or still run; "
+        "a cancellation was asked for and its answer not waited for.",
+        call_id=call_id,
+        message_id=message_id,
+        next_step=_SAME_ID.format(id=message_id),
+    )
+
+
+def _relay_error(end: Refused, peer: str, message_id: str) -> RelayError:
+    if end.forgotten:
+        text = "the relay does not know the call any more. It may have run."
+    elif end.call_id is None and end.code == "timeout":
+        text = "the relay has restarted since the call was first sent. It may have run."
+    elif end.call_id is None:
+        text = _RELAY_SAYS.get(end.code, "the relay refused the call. Nothing was delivered.")
+    else:
+        text = _ENDED.get(end.code, "the relay ended the call.")
+    return RelayError(
+        text.format(peer=peer),
+        code=end.code,
+        call_id=end.call_id,
+        message_id=message_id,
+        retry_after_ms=end.retry_after_ms,
+        next_step=_SAME_ID.format(id=message_id) if end.code == "timeout" else None,
+    )
+
+
+def _lost(error: RinglineError, message_id: str, call_id: str | None, *, sent: bool) -> RinglineError:
+    if sent and isinstance(error, TransportError):
+        return TransportError(
+            "the connection to the relay was lost and did not come back. The call may have run; "
+            "the relay asks for its cancellation half a minute after the loss.",
+            code=error.code,
+            call_id=call_id,
+            message_id=message_id,
+            next_step=_SAME_ID.format(id=message_id),
+        )
+    error.call_id, error.message_id = call_id, message_id
+    return error

@@ -1,0 +1,317 @@
+"""What a caller must not forget: sealed requests with their one-time keys, and receipts.
+
+A request is on disk, with the key that will open its outcome, before its first byte is sent; so a crash
+never leaves an outcome that nobody can open, and a repeat is the same bytes (protocol §8). A receipt is on
+disk in the same transaction in which the one-time key is deleted (envelope §3.9).
+"""
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+from ringline.caller.receipt import Receipt
+from ringline.client.home import Home
+from ringline.protocol.errors import ConfigError
+from ringline.protocol.frames import Terminal
+from ringline.protocol.limits import ENVELOPE_SKEW_MS
+
+__all__ = ["KEEP_MS", "Outbox", "Stored"]
+
+KEEP_MS: Final = 30 * 86_400_000
+"""How long a call that is over is kept."""
+
+_APPLICATION_ID: Final = 0x526E_676F  # "Rngo"
+_VERSION: Final = 1
+_BUSY_S: Final = 10.0
+
+_SCHEMA: Final = """
+CREATE TABLE calls (
+    callee          TEXT NOT NULL,
+    message_id      TEXT NOT NULL,
+    correlation_id  TEXT NOT NULL,
+    payload         BLOB NOT NULL,     -- the call_request frame, sent verbatim every time
+    content         BLOB NOT NULL,     -- SHA-256 of what was asked, to know a repeat
+    digest          BLOB NOT NULL,     -- request_digest, which the outcome is bound to
+    from_ipk        BLOB NOT NULL,
+    to_ipk          BLOB NOT NULL,
+    suite           INTEGER NOT NULL,
+    reply_seed      BLOB,              -- the one-time key; NULL once the outcome was opened
+    iat             INTEGER NOT NULL,
+    exp             INTEGER NOT NULL,
+    call_id         TEXT,              -- once the relay has told it
+    created_at      INTEGER NOT NULL,
+    PRIMARY KEY (callee, message_id)
+) STRICT;
+CREATE INDEX calls_by_call_id ON calls (call_id) WHERE call_id IS NOT NULL;
+CREATE TABLE receipts (
+    callee          TEXT NOT NULL,
+    message_id      TEXT NOT NULL,
+    call_id         TEXT NOT NULL,
+    terminal        TEXT NOT NULL,
+    context         BLOB NOT NULL,
+    body            BLOB NOT NULL,
+    signature       BLOB NOT NULL,
+    card            BLOB NOT NULL,
+    card_signature  BLOB NOT NULL,
+    opened_at       INTEGER NOT NULL,
+    PRIMARY KEY (callee, message_id),
+    FOREIGN KEY (callee, message_id) REFERENCES calls (callee, message_id) ON DELETE CASCADE
+) STRICT;
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One call as it is kept. Times are Unix ms."""
+
+    callee: str
+    message_id: str
+    correlation_id: str
+    payload: bytes
+    """The encoded ``call_request``."""
+    content: bytes
+    """SHA-256 of what is asked, without what differs from one try to the next."""
+    digest: bytes
+    """``request_digest`` (envelope §3.5)."""
+    from_ipk: bytes
+    to_ipk: bytes
+    """The callee's identity key at the time of sealing: the outcome must be his."""
+    suite: int
+    reply_seed: bytes | None = field(repr=False)
+    """Seed of the one-time key; None once the outcome was opened."""
+    iat: int
+    exp: int
+    call_id: str | None = None
+    receipt: Receipt | None = None
+
+    def resendable(self, now_ms: int) -> bool:
+        """True while a relay may still take these bytes (protocol §4 step 3)."""
+        return now_ms < self.exp + ENVELOPE_SKEW_MS
+
+
+@final
+class Outbox:
+    """The file. Every method blocks for a commit, and raises `ConfigError` when the file is unusable.
+
+    Used from one thread at a time; several processes may share a file.
+    """
+
+    def __init__(self, home: Home, path: Path) -> None:
+        """Open ``path`` inside ``home``, or create it with mode 0600."""
+        self.path = path
+        home.make(path.parent)
+        try:
+            # SQLite gives its own mode to the file and takes it over for the files beside it.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise self._unusable(error.strerror or type(error).__name__) from error
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigError(
+                f"refusing to use {path}: it can be read or changed by others (mode {mode & 0o777:04o})",
+                next_step=f"chmod 600 {path}",
+            )
+        with self._told():
+            self._run = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        run = self._run
+        run.execute("PRAGMA journal_mode = WAL")
+        run.execute("PRAGMA synchronous = FULL")
+        run.execute("PRAGMA foreign_keys = ON")
+        # A one-time key that is deleted must not stay behind in a free page.
+        run.execute("PRAGMA secure_delete = ON")
+        with self._transaction():
+            (version,) = run.execute("PRAGMA user_version").fetchone()
+            (application,) = run.execute("PRAGMA application_id").fetchone()
+            (tables,) = run.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if version == 0 and tables == 0:
+                for statement in _SCHEMA.split(";\n"):
+                    run.execute(statement)
+                run.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                run.execute(f"PRAGMA user_version = {_VERSION}")
+            elif application != _APPLICATION_ID:
+                raise self._unusable("it is another program's database")
+            elif version != _VERSION:
+                raise self._unusable(f"it is of version {version}, this program knows {_VERSION}")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._told():
+            self._run.close()
+
+    def remember(self, stored: Stored) -> Stored:
+        """Keep a call before it is sent.
+
+        Returns it, or what another process has kept under the same callee and ``message_id`` meanwhile.
+        """
+        with self._told(), self._transaction():
+            known = self._find(stored.callee, stored.message_id)
+            if known is not None:
+                return known
+            self._insert(stored)
+        return stored
+
+    def replace(self, stored: Stored) -> None:
+        """Put a new sealing of a call in the place of one that never reached anybody (protocol §5)."""
+        with self._told(), self._transaction():
+            self._run.execute(
+                "DELETE FROM calls WHERE callee = ? AND message_id = ?", (stored.callee, stored.message_id)
+            )
+            self._insert(stored)
+
+    def find(self, callee: str, message_id: str) -> Stored | None:
+        """Return a call with its receipt, if there is one."""
+        with self._told():
+            return self._find(callee, message_id)
+
+    def find_call(self, call_id: str) -> Stored | None:
+        """Return the call to which a relay gave this id."""
+        with self._told():
+            row = self._run.execute(
+                "SELECT callee, message_id FROM calls WHERE call_id = ?", (call_id,)
+            ).fetchone()
+            return None if row is None else self._find(*row)
+
+    def learned(self, callee: str, message_id: str, call_id: str) -> None:
+        """Note the id that the relay gave."""
+        with self._told():
+            self._run.execute(
+                "UPDATE calls SET call_id = ? WHERE callee = ? AND message_id = ?",
+                (call_id, callee, message_id),
+            )
+
+    def answered(self, callee: str, message_id: str, receipt: Receipt) -> Receipt:
+        """Keep a receipt and delete the one-time key, together.
+
+        Returns the receipt that is kept, which is the first one (envelope §3.9).
+        """
+        with self._told(), self._transaction():
+            known = self._receipt(callee, message_id)
+            if known is not None:
+                return known
+            self._run.execute(
+                "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    callee,
+                    message_id,
+                    receipt.call_id,
+                    receipt.terminal,
+                    receipt.context,
+                    receipt.body,
+                    receipt.signature,
+                    receipt.card,
+                    receipt.card_signature,
+                    receipt.opened_at,
+                ),
+            )
+            self._run.execute(
+                "UPDATE calls SET reply_seed = NULL, call_id = ? WHERE callee = ? AND message_id = ?",
+                (receipt.call_id, callee, message_id),
+            )
+        return receipt
+
+    def purge(self, now_ms: int) -> None:
+        """Delete what is older than `KEEP_MS`."""
+        with self._told():
+            self._run.execute("DELETE FROM calls WHERE exp < ?", (now_ms - KEEP_MS,))
+
+    def _insert(self, stored: Stored) -> None:
+        self._run.execute(
+            "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                stored.callee,
+                stored.message_id,
+                stored.correlation_id,
+                stored.payload,
+                stored.content,
+                stored.digest,
+                stored.from_ipk,
+                stored.to_ipk,
+                stored.suite,
+                stored.reply_seed,
+                stored.iat,
+                stored.exp,
+                stored.call_id,
+                stored.iat,
+            ),
+        )
+
+    def _find(self, callee: str, message_id: str) -> Stored | None:
+        row: Any = self._run.execute(
+            "SELECT correlation_id, payload, content, digest, from_ipk, to_ipk, suite, reply_seed, iat, exp,"
+            " call_id FROM calls WHERE callee = ? AND message_id = ?",
+            (callee, message_id),
+        ).fetchone()
+        if row is None:
+            return None
+        return Stored(
+            callee=callee,
+            message_id=message_id,
+            correlation_id=row[0],
+            payload=row[1],
+            content=row[2],
+            digest=row[3],
+            from_ipk=row[4],
+            to_ipk=row[5],
+            suite=row[6],
+            reply_seed=row[7],
+            iat=row[8],
+            exp=row[9],
+            call_id=row[10],
+            receipt=self._receipt(callee, message_id),
+        )
+
+    def _receipt(self, callee: str, message_id: str) -> Receipt | None:
+        row: Any = self._run.execute(
+            "SELECT call_id, terminal, context, body, signature, card, card_signature, opened_at"
+            " FROM receipts WHERE callee = ? AND message_id = ?",
+            (callee, message_id),
+        ).fetchone()
+        if row is None:
+            return None
+        terminal: Terminal = row[1]
+        return Receipt(
+            call_id=row[0],
+            terminal=terminal,
+            context=row[2],
+            body=row[3],
+            signature=row[4],
+            card=row[5],
+            card_signature=row[6],
+            opened_at=row[7],
+        )
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._run.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._run.execute("ROLLBACK")
+            raise
+        self._run.execute("COMMIT")
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # SQLite's own words name no content.
+            raise self._unusable(str(error)) from error
+
+    def _unusable(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"the outbox {self.path} cannot be used: {why}. Nothing was sent.",
+            next_step=f"free the disk or the lock; if the file is damaged, set it aside: "
+            f"mv {self.path} {self.path}.damaged",
+        )

@@ -1,0 +1,172 @@
+"""What all calls of one caller share: identity, relay, peers, outbox and lines."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar, final
+
+from ringline.caller.line import IDLE_S, Line
+from ringline.caller.outbox import Outbox
+from ringline.client import Account, Contacts, Home, Passphrase, Peers, RelayAddress, RelayClock, RelayHttp
+from ringline.protocol.contact import Contact
+from ringline.protocol.errors import ConfigError
+
+__all__ = ["Post", "PostOptions"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_LINES_MAX: Final = 64
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostOptions:
+    """How a caller is set up; the fields are those of `AsyncCaller`."""
+
+    address: RelayAddress
+    home: Home
+    handle: str | None
+    passphrase: Passphrase | None
+    plain: bool | None
+    trust_new: bool | None
+    min_suite: int
+    contacts: tuple[Contact, ...]
+    note: Callable[[str], None]
+    idle_s: float = IDLE_S
+
+
+@final
+class Post:
+    """Open one with `open`, and close it."""
+
+    def __init__(
+        self,
+        options: PostOptions,
+        account: Account,
+        http: RelayHttp,
+        peers: Peers,
+        clock: RelayClock,
+        outbox: Outbox,
+        store: ThreadPoolExecutor,
+    ) -> None:
+        """For `open`."""
+        self.address = options.address
+        self.account = account
+        self.http = http
+        self.peers = peers
+        self.clock = clock
+        self.outbox = outbox
+        self.note = options.note
+        self._idle_s = options.idle_s
+        self._store = store
+        self._lines: dict[str, Line] = {}
+        self._retired: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, options: PostOptions) -> "Post":
+        """Load or make the identity, greet the relay, publish the keys if that was never done.
+
+        Raises `ConfigError`, `TransportError` or `HttpProblem`; nothing was sealed then.
+        """
+        clock = RelayClock(warn=options.note)
+        account = await asyncio.to_thread(_account, options, clock.own_ms())
+        http = RelayHttp(options.address, account, clock)
+        await http.info()
+        contacts = Contacts(options.home, options.home.contacts_file(options.address))
+        peers = Peers(
+            options.address,
+            http,
+            contacts,
+            clock,
+            trust_new=options.trust_new,
+            min_suite=options.min_suite,
+            note=options.note,
+        )
+        for contact in options.contacts:
+            peers.add(contact)
+        if not account.was_published:
+            await http.publish()
+        # One thread for the outbox: it is used from one thread at a time, and commits do not block the loop.
+        store = ThreadPoolExecutor(1, thread_name_prefix="ringline-outbox")
+        path = options.home.outbox_file(options.address, account.handle)
+        try:
+            outbox = await asyncio.get_running_loop().run_in_executor(
+                store, _outbox, options.home, path, clock
+            )
+        except BaseException:
+            store.shutdown(wait=False)
+            raise
+        return cls(options, account, http, peers, clock, outbox, store)
+
+    async def close(self) -> None:
+        """Close every connection and the outbox. Calls under way end as lost."""
+        lines, self._lines = list(self._lines.values()), {}
+        await asyncio.gather(*(line.close() for line in lines), *self._retired, return_exceptions=True)
+        await self.stored(self.outbox.close)
+        self._store.shutdown(wait=True)
+
+    def line(self, callee: str) -> Line:
+        """Return the line to a callee, a new one if there is none that takes calls."""
+        line = self._lines.get(callee)
+        if line is None or line.dead:
+            self._make_room()
+            line = Line(self.http, callee, self.clock, idle_s=self._idle_s)
+            self._lines[callee] = line
+        return line
+
+    async def stored(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a method of the outbox in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._store, lambda: work(*args, **kwargs))
+
+    def store_soon(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Run a method of the outbox in its thread, after what was asked before; its failure is no matter."""
+        self._store.submit(work, *args, **kwargs)
+
+    def deadline(self, timeout_s: float) -> int:
+        """Return the end of a wait from now, monotonic ms as the lines count them."""
+        return int((time.monotonic() + timeout_s) * 1_000)
+
+    def _make_room(self) -> None:
+        """Keep the number of connections bounded: those without calls go, oldest first."""
+        for callee, line in list(self._lines.items()):
+            if line.dead:
+                del self._lines[callee]
+        for callee, line in list(self._lines.items()):
+            if len(self._lines) < _LINES_MAX:
+                return
+            if line.session.idle:
+                del self._lines[callee]
+                task = asyncio.get_running_loop().create_task(line.close())
+                self._retired.add(task)
+                task.add_done_callback(self._retired.discard)
+
+
+def _outbox(home: Home, path: Path, clock: RelayClock) -> Outbox:
+    outbox = Outbox(home, path)
+    outbox.purge(clock.own_ms())
+    return outbox
+
+
+def _account(options: PostOptions, now_ms: int) -> Account:
+    handle = options.handle or options.home.default_handle(options.address)
+    account, new = Account.open(
+        options.home,
+        options.address,
+        handle,
+        now_ms,
+        passphrase=options.passphrase,
+        plain=options.plain,
+    )
+    if new:
+        options.note(f"new identity {handle} at {options.address.base_url}: {account.fingerprint}")
+    if account.renewal_due(now_ms):
+        try:
+            account.renew(now_ms, options.passphrase)
+        except ConfigError as error:
+            # The card still holds; the person has some weeks to bring the identity key.
+            options.note(f"{error} ({error.next_step})")
+    return account

@@ -1,0 +1,44 @@
+"""Receipts: an outcome with all that proves who signed it, to whom, and in answer to what.
+
+Whoever has a receipt can check it without a key and without the relay, and show it to others
+(envelope §3.9, §4 row 21).
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+from ringline.protocol.envelope import sign_input
+from ringline.protocol.frames import Terminal
+from ringline.protocol.identity import Card, SignedCard
+from ringline.protocol.signing import verify
+
+__all__ = ["Receipt"]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What is kept of an outcome that was opened."""
+
+    call_id: str
+    terminal: Terminal
+    context: bytes
+    """The encoded context: realm, both identities, ids, times, and the digest of the request."""
+    body: bytes
+    """The outcome's JSON, exactly as it was signed."""
+    signature: bytes
+    """Over context and body, by the operational key of the card; 64 bytes."""
+    card: bytes
+    card_signature: bytes
+    """Over the card, by the identity key; 64 bytes."""
+    opened_at: int
+    """Unix ms."""
+
+    def check(self) -> Card:
+        """Verify both signatures and return the card of who signed.
+
+        Raises `BadSignature`, `WeakKey` or `StatementError`.
+        """
+        signed = SignedCard.parse(self.card, self.card_signature)
+        verify(signed.card.spk, sign_input(self.context, self.body), self.signature)
+        return signed.card

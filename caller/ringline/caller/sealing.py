@@ -1,0 +1,192 @@
+"""From what a person asks to a sealed call, and from a sealed outcome to what the peer said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, final
+
+from msgspec import UNSET
+from msgspec.structs import replace as with_members
+
+from ringline.caller.outbox import Stored
+from ringline.caller.receipt import Receipt
+from ringline.client import Account, Peer
+from ringline.protocol import codec
+from ringline.protocol.bodies import Outcome, Request, decode_outcome, encode_request
+from ringline.protocol.envelope import (
+    OutcomeContext,
+    Party,
+    Recipient,
+    RequestContext,
+    open_outcome,
+    seal_request,
+)
+from ringline.protocol.errors import CannotOpen, MessageTooLarge, PeerFailure
+from ringline.protocol.frames import CallOutcome, CallRequest
+from ringline.protocol.identity import SignedCard
+from ringline.protocol.limits import CALLER_FRAME_BYTES, MESSAGE_BYTES, SYNC_LIFE_MS
+from ringline.protocol.suites import SUITES
+from ringline.protocol.transcript import digest
+
+__all__ = ["Answer", "Question", "open_answer", "read_answer", "seal_call"]
+
+_TOO_LARGE: Final = "shorten the message, or split it over several calls"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked, before it is sealed."""
+
+    message: str
+    task: str | None = None
+    args: Mapping[str, Any] | None = None
+    query: Literal["tasks"] | None = None
+    context_id: str | None = None
+    turn: int | None = None
+    prev: str | None = None
+
+    def body(self, traceparent: str | None = None) -> Request:
+        """Return it as the JSON under the seal.
+
+        Raises `MessageTooLarge` for a message over `MESSAGE_BYTES` bytes of UTF-8, `ConfigError` through the
+        caller for anything that is not allowed in a request.
+        """
+        size = len(self.message.encode("utf-8", "surrogatepass"))
+        if size > MESSAGE_BYTES:
+            raise MessageTooLarge(
+                f"the message has {size:,} bytes of UTF-8; {MESSAGE_BYTES:,} are allowed. "
+                "Nothing was sealed or sent.",
+                next_step=_TOO_LARGE,
+            )
+        return Request(
+            message=self.message,
+            task=UNSET if self.task is None else self.task,
+            args=UNSET if self.args is None else dict(self.args),
+            query=UNSET if self.query is None else self.query,
+            context_id=UNSET if self.context_id is None else self.context_id,
+            turn=UNSET if self.turn is None else self.turn,
+            prev=UNSET if self.prev is None else self.prev,
+            traceparent=UNSET if traceparent is None else traceparent,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An outcome that was opened and read."""
+
+    receipt: Receipt
+    outcome: Outcome
+    signer: SignedCard
+
+
+def seal_call(
+    account: Account,
+    peer: Peer,
+    request: Request,
+    *,
+    message_id: str,
+    correlation_id: str,
+    now_ms: int,
+) -> Stored:
+    """Seal a sync call. ``now_ms`` is the relay's time, Unix ms; it stands for ten minutes.
+
+    Raises `MessageTooLarge` when it does not fit the seal or the frame, `BodyError` for a request that the
+    peer would refuse, `ConfigError` for a suite that does not run here.
+    """
+    plain = encode_request(request)
+    content = digest(encode_request(with_members(request, traceparent=UNSET)))
+    recipient = peer.recipient
+    reply_key = SUITES[recipient.suite].generate()
+    context = RequestContext(
+        realm=account.address.realm,
+        sender=account.party,
+        recipient=recipient,
+        mode="sync",
+        message_id=message_id,
+        correlation_id=correlation_id,
+        iat=now_ms,
+        exp=now_ms + SYNC_LIFE_MS,
+    )
+    sealed = seal_request(context, plain, reply_key.public, account.operational)
+    payload = codec.encode(
+        CallRequest(envelope=sealed.envelope, correlation_id=correlation_id, message_id=message_id)
+    )
+    if len(payload) > CALLER_FRAME_BYTES:
+        raise MessageTooLarge(
+            f"the sealed call has {len(payload):,} bytes; a frame may have {CALLER_FRAME_BYTES:,}. "
+            "Nothing was sent.",
+            next_step=_TOO_LARGE,
+        )
+    return Stored(
+        callee=recipient.handle,
+        message_id=message_id,
+        correlation_id=correlation_id,
+        payload=payload,
+        content=content,
+        digest=sealed.digest,
+        from_ipk=account.ipk,
+        to_ipk=recipient.ipk,
+        suite=recipient.suite,
+        reply_seed=reply_key.seed,
+        iat=context.iat,
+        exp=context.exp,
+    )
+
+
+def open_answer(
+    stored: Stored, frame: CallOutcome, *, realm: str, own_handle: str, card: SignedCard, now_ms: int
+) -> Receipt:
+    """Open the outcome of a kept call; ``card`` is the verified card that its ``sid`` names.
+
+    Everything but the card, the call id, the end and the time of sealing comes from what was kept before
+    the call was sent (envelope §3.8). Raises `CannotOpen`, and nothing else.
+    """
+    if stored.reply_seed is None:
+        raise CannotOpen("key deleted")
+    reply_key = SUITES[stored.suite].private_from_seed(stored.reply_seed)
+    context = OutcomeContext(
+        realm=realm,
+        sender=Party(stored.callee, stored.to_ipk, card.card.id),
+        recipient=Recipient(own_handle, stored.from_ipk, stored.suite, reply_key.public),
+        mode="sync",
+        message_id=stored.message_id,
+        correlation_id=stored.correlation_id,
+        iat=frame.envelope.iat,
+        exp=stored.exp,
+        call_id=frame.call_id,
+        terminal=frame.terminal,
+        request_digest=stored.digest,
+    )
+    opened = open_outcome(frame.envelope, reply_key, context, card.card.spk)
+    return Receipt(
+        call_id=frame.call_id,
+        terminal=frame.terminal,
+        context=opened.context,
+        body=opened.json_bytes,
+        signature=opened.signature,
+        card=card.card.encode(),
+        card_signature=card.signature,
+        opened_at=now_ms,
+    )
+
+
+def read_answer(receipt: Receipt, message_id: str) -> Answer:
+    """Read what a receipt holds.
+
+    Raises `PeerFailure` when the peer says that the call failed; `BodyError` when what he signed breaks the
+    protocol.
+    """
+    outcome = decode_outcome(receipt.body, receipt.terminal)
+    failure = outcome.failure
+    if failure is not UNSET:
+        raise PeerFailure(
+            code=failure.code,
+            detail=None if failure.detail is UNSET else failure.detail,
+            offered=() if failure.offered is UNSET else failure.offered,
+            reason=outcome.reason,
+            call_id=receipt.call_id,
+            message_id=message_id,
+        )
+    card = SignedCard.parse(receipt.card, receipt.card_signature)
+    return Answer(receipt, outcome, card)
