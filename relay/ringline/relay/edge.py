@@ -111,7 +111,7 @@ class Connection(Protocol):
         """Send one text message; ``payload`` is UTF-8. ``binary`` makes it a binary one, of any bytes.
 
         Never blocks. A peer that leaves more than ``max_buffered`` bytes waiting is dropped: 1008 with
-        the reason ``slow``, then a reset. After the closing handshake has begun it does nothing.
+        the reason ``slow``, then no more patience. After the closing handshake has begun it does nothing.
         """
         ...
 
@@ -123,7 +123,7 @@ class Connection(Protocol):
         ...
 
     def abort(self) -> None:
-        """Reset the socket without a close frame."""
+        """Close the socket without a close frame, and throw away what waits."""
         ...
 
     def buffered(self) -> int:
@@ -196,7 +196,7 @@ class EdgeLimits:
     """For the peer to answer a close frame, and again to hang up."""
 
     drop_timeout: float = 1.0
-    """For a dropped peer to take its close frame before the socket is reset."""
+    """For a dropped peer to take its close frame before the socket is closed on it."""
 
     handshake_timeout: float = 10.0
     """For the head of an HTTP request to arrive, WebSocket or not."""

@@ -152,12 +152,10 @@ def frame(opcode: int, payload: bytes) -> bytes:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """Return a close frame; `NO_STATUS` gives one without a code.
+    """Return a close frame.
 
     Raises `ValueError` for a code that may not be sent, and for a reason over 123 bytes.
     """
-    if code == NO_STATUS:
-        return frame(CLOSE, b"")
     text = reason.encode()
     if not _may_be_sent(code):
         raise ValueError(f"close code {code} may not be sent")

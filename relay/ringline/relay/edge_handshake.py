@@ -9,17 +9,16 @@ Source: RFC 6455 §4.2.
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-import msgspec
-
-from ringline.protocol.errors import Family, lookup
+from ringline.protocol.errors import HttpProblem
+from ringline.relay import problem
 from ringline.relay.edge import Handshake, Refused
 
-__all__ = ["Headers", "Upgrade", "UpgradeError", "answer", "problem", "read_upgrade", "switching_protocols"]
+__all__ = ["Headers", "Upgrade", "UpgradeError", "answer", "read_upgrade", "refusal", "switching_protocols"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -42,17 +41,13 @@ class UpgradeError(Exception):
         self.refused = refused
 
 
-def problem(code: str, detail: str = "", headers: Headers = ()) -> Refused:
-    """Return a problem document (RFC 9457) for one of the HTTP codes of the error registry."""
-    status = HTTPStatus(lookup(Family.HTTP, code).http_status or 500)
-    document = {"type": "about:blank", "title": status.phrase, "status": int(status), "code": code}
-    if detail:
-        document["detail"] = detail
-    return Refused(
-        status=int(status),
-        headers=(("content-type", "application/problem+json"), *headers),
-        body=msgspec.json.encode(document),
-    )
+def refusal(document: problem.Answer, *headers: tuple[str, str]) -> Refused:
+    """Return the refusal that carries ``document`` and further ``headers``, to be sent at once."""
+    return Refused(status=document.status, headers=(*document.headers, *headers), body=document.body)
+
+
+def _malformed(detail: str) -> UpgradeError:
+    return UpgradeError(refusal(problem.of(HttpProblem(detail, code="malformed"))))
 
 
 def read_upgrade(request: bytes, *, remote: tuple[str, int] | None, secure: bool, received: float) -> Upgrade:
@@ -60,41 +55,35 @@ def read_upgrade(request: bytes, *, remote: tuple[str, int] | None, secure: bool
 
     ``remote``, ``secure`` and ``received`` are passed on, see `Handshake`.
 
-    Raises `UpgradeError`: 426 with the version that is spoken here for any other, 400 for everything else
-    that RFC 6455 §4.2.1 asks for and is not there, and for a body.
+    Raises `UpgradeError`: 405 for another method than GET, 426 with the version that is spoken here for any
+    other, 400 for everything else that RFC 6455 §4.2.1 asks for and is not there, and for a body.
     """
     line, _, rest = request.partition(b"\r\n")
     method, _, target = line.rpartition(b" ")[0].decode("latin-1").partition(" ")
+    path, query = _resource(target)
     handshake = Handshake(
         method=method,
-        path="",
-        query="",
+        path=path,
+        query=query,
         headers=_headers(rest),
         remote=remote,
         secure=secure,
         received=received,
     )
     if method != "GET":
-        raise UpgradeError(problem("malformed", "a WebSocket is opened with GET"))
+        raise UpgradeError(refusal(problem.METHOD_NOT_ALLOWED, ("allow", "GET")))
     if _tokens(handshake, "upgrade") != ["websocket"] or "upgrade" not in _tokens(handshake, "connection"):
-        raise UpgradeError(problem("malformed", "not a WebSocket upgrade"))
+        raise _malformed("not a WebSocket upgrade")
     if handshake.one("host") is None:
-        raise UpgradeError(problem("malformed", "exactly one Host header is needed"))
+        raise _malformed("exactly one Host header is needed")
     if handshake.all("transfer-encoding") or any(length != "0" for length in handshake.all("content-length")):
-        raise UpgradeError(problem("malformed", "an upgrade has no body"))
+        raise _malformed("an upgrade has no body")
     if handshake.one("sec-websocket-version") != "13":
-        raise UpgradeError(
-            problem(
-                "upgrade_required",
-                "WebSocket version 13 is spoken here",
-                (("sec-websocket-version", "13"), ("upgrade", "websocket")),
-            )
-        )
+        raise UpgradeError(refusal(problem.UPGRADE_REQUIRED))
     key = handshake.one("sec-websocket-key")
     if key is None or not _is_key(key):
-        raise UpgradeError(problem("malformed", "Sec-WebSocket-Key is not 16 bytes of base64"))
-    path, query = _resource(target)
-    return Upgrade(handshake=replace(handshake, path=path, query=query), key=key)
+        raise _malformed("Sec-WebSocket-Key is not 16 bytes of base64")
+    return Upgrade(handshake=handshake, key=key)
 
 
 def _headers(lines: bytes) -> Headers:
@@ -123,7 +112,7 @@ def _resource(target: str) -> tuple[str, str]:
         else:
             target = f"{parts.path or '/'}?{parts.query}" if parts.scheme in ("http", "https") else ""
     if not target.startswith("/") or not target.isascii() or "#" in target:
-        raise UpgradeError(problem("malformed", "the request target is not a path"))
+        raise _malformed("the request target is not a path")
     path, _, query = target.partition("?")
     return path, query
 

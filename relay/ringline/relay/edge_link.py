@@ -55,7 +55,7 @@ class Departure(asyncio.Protocol):
     """The last protocol of a socket: what still comes is thrown away until the peer hangs up.
 
     Closing at once would make the kernel answer bytes on their way with a reset, and the peer might never
-    read our last words (RFC 6455 §7.1.1). After ``patience`` seconds the socket is reset all the same.
+    read our last words (RFC 6455 §7.1.1). After ``patience`` seconds the socket is closed all the same.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Link(ABC):
             return
         self._code, self._clean = code, True
         # RFC 6455 §5.5.1: echo the code. The server then is the one that hangs up (§7.1.1).
-        self._depart(close_frame(code), self._limits.close_timeout)
+        self._depart(frame(CLOSE, payload[:2]), self._limits.close_timeout)
 
     def _give_up(self, code: int, reason: str, patience: float) -> None:
         if self._state is not _State.OVER:
@@ -304,7 +304,7 @@ class Link(ABC):
             self._depart(close_frame(code, reason), patience)
 
     def _depart(self, last: bytes, patience: float) -> None:
-        """Send the close frame ``last`` if none was sent yet, and hang up."""
+        """Send the close frame ``last`` if none was sent yet, and hang up within ``patience`` seconds."""
         if self._state is _State.OPEN:
             self._queue.append(last)
         self._state = _State.OVER

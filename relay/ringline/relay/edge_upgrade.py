@@ -16,13 +16,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
+from ringline.protocol.errors import HttpProblem
+from ringline.relay import problem
 from ringline.relay.edge import EdgeLimits, Gate, Receiver, Refused
 from ringline.relay.edge_handshake import (
     Headers,
     UpgradeError,
     answer,
-    problem,
     read_upgrade,
+    refusal,
     switching_protocols,
 )
 from ringline.relay.edge_link import Departure, Link
@@ -140,7 +142,7 @@ class _Upgrade(asyncio.Protocol):
         except Exception as exc:
             # Not its text: it may quote a token.
             logger.error("an opening handshake raised %s; answering 500", type(exc).__name__)
-            response = answer(problem("internal_error"), common)
+            response = answer(refusal(problem.of(HttpProblem(code="internal_error"))), common)
         if receiver is not None:
             self._accept(transport, response, receiver, remote)
         elif release is None:
