@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from ringline.protocol import names
 from ringline.protocol.errors import HttpProblem
-from ringline.protocol.limits import SUBPROTOCOL, UNKNOWN_HANDLE_RELEASE_MS
+from ringline.protocol.limits import SUBPROTOCOL
 from ringline.relay import problem, tickets
 from ringline.relay.auth import Authenticator, Login
 from ringline.relay.directory import Directory
@@ -26,7 +26,6 @@ FEATURES: Final[tuple[str, ...]] = ()
 
 _ROUTE: Final = re.compile(r"/v1/(call|listen)/([a-z0-9][a-z0-9-]{1,30})")
 _CAPACITY: Final = re.compile(r"[1-9][0-9]{0,2}|1000")
-_RELEASE_S: Final = UNKNOWN_HANDLE_RELEASE_MS / 1000
 _FIELDS: Final = 16
 
 
@@ -56,6 +55,7 @@ class RelayGate:
         self._tickets = tickets
         self._board = board
         self._settings = settings
+        self._release_s = settings.unknown_handle_release_ms / 1000
         self.open = True
         """False while the relay stops: every handshake is answered 503."""
 
@@ -70,7 +70,7 @@ class RelayGate:
                 status=answer.status,
                 headers=answer.headers,
                 body=answer.body,
-                release=request.received + _RELEASE_S if timed else None,
+                release=request.received + self._release_s if timed else None,
             )
         return Accepted(receiver=receiver, subprotocol=SUBPROTOCOL)
 
