@@ -104,7 +104,7 @@ class Routes:
         )
         app = Starlette(
             routes=[Route(path, _by_method(methods), methods=list(methods)) for path, methods in table],
-            exception_handlers={HttpProblem: _on_problem, HTTPException: _on_routing},
+            exception_handlers={HttpProblem: _on_problem, HTTPException: _on_routing, Exception: _on_fault},
         )
         app.router.redirect_slashes = False
         return app
@@ -376,3 +376,8 @@ async def _on_routing(request: Request, error: Exception) -> Response:
         methods = (error.headers or {}).get("Allow", "").split(", ")
         return _answer(problem.METHOD_NOT_ALLOWED, {"allow": ", ".join(sorted(methods))})
     return _answer(problem.NOT_FOUND if error.status_code == HTTPStatus.NOT_FOUND else problem.MALFORMED)
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    # Starlette raises the error again behind this answer; the doorkeeper logs its name.
+    return _answer(problem.INTERNAL)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, cast, final
 
 from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ringline.protocol import shapes
@@ -190,8 +191,11 @@ class RelayServer:
 
         def protocol() -> asyncio.Protocol:
             # uvicorn's server polls for its end ten times a second; its protocols need only this much.
-            make = cast("Callable[..., asyncio.Protocol]", config.http_protocol_class)
-            return make(config=config, server_state=self._state, app_state={})
+            make = cast("Callable[..., HttpToolsProtocol]", config.http_protocol_class)
+            port = make(config=config, server_state=self._state, app_state={})
+            # Else a handler of the root logger switches it on, and a ticket in a URL is logged.
+            port.access_log = False
+            return port
 
         self._server = await asyncio.get_running_loop().create_server(
             protocol, sock=listening, backlog=_BACKLOG
