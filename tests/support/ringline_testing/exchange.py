@@ -125,7 +125,7 @@ def outcome(
 
 
 def rejected(call_id: str, lease: str | None = None) -> CallRejected:
-    """Return a refusal of a request that does not open; with a lease also the relay's word for a stale one."""
+    """Return a refusal of a request that does not open, or with a lease the relay's word for a stale one."""
     return CallRejected(call_id=call_id, code="protocol_error", lease_id=UNSET if lease is None else lease)
 
 
@@ -180,9 +180,9 @@ def call_error(
 class Register:
     """Identities as a hub asks for them: every card but some, every handle to everyone but some."""
 
-    invalid: set[tuple[str, str]] = field(default_factory=set)
-    unreachable: set[tuple[str, str]] = field(default_factory=set)
-    durable: set[str] = field(default_factory=set)
+    invalid: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    unreachable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    durable: set[str] = field(default_factory=set[str])
 
     def sender_valid(self, handle: str, card_id: str, now: Instant) -> bool:
         """See `ringline.relay.authority.Authority`."""
