@@ -45,6 +45,7 @@ __all__ = ["DEFAULT_PORT", "RelayOptions", "RelayServer", "is_loopback", "run_de
 logger: Final = logging.getLogger("ringline.relay")
 
 DEFAULT_PORT: Final = 7575
+_PORT_MAX: Final = 65_535
 _BACKLOG: Final = 1024
 _DATE_EVERY_S: Final = 1.0
 _CLOSING_S: Final = 5.0
@@ -264,9 +265,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
+        another = port + 1 if port < _PORT_MAX else DEFAULT_PORT
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            next_step=f"stop what uses that port, or take another: ringline relay dev --port {port + 1}",
+            next_step=f"stop what uses that port, or take another: ringline relay dev --port {another}",
         ) from None
     return listening
 
