@@ -1,6 +1,5 @@
 """What a listener does with each frame (protocol §3, §5, §7; envelope §3.7, §3.9), as conversations."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -659,7 +658,7 @@ class TestDisk:
     """What the journal cannot take is neither said nor done."""
 
     @pytest.fixture
-    def full(self, talk: Talk) -> Iterator[Any]:
+    def full(self, talk: Talk) -> Any:
         """A switch that takes the room for new pages away, and gives it back."""
 
         class Switch:

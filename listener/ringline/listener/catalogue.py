@@ -1,0 +1,122 @@
+"""What a listener offers, and to whom: the policy that a message meets once it was opened.
+
+Who may call at all is asked before anything is decrypted (`Access.admits`); what is refused later is
+refused under a seal, by a message that was understood (envelope §3.7 steps 2 and 9).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from msgspec import UNSET
+
+from ringline.listener.effects import Plan, Produced, Refusal
+from ringline.listener.runtime import Command
+from ringline.listener.tasks import DEFAULT_TASK, Task
+from ringline.protocol.bodies import Offer, Request
+from ringline.protocol.errors import ConfigError
+from ringline.protocol.limits import OFFERS
+
+__all__ = ["Access", "Catalogue", "Errand"]
+
+_COMMAND_SUMMARY: Final = "Runs a program on the message."
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may call. ``allow`` None lets everybody in, as a development relay does; ``block`` wins."""
+
+    allow: frozenset[str] | None
+    block: frozenset[str] = frozenset()
+
+    def admits(self, handle: str) -> bool:
+        """Whether calls of that handle are worked on."""
+        return handle not in self.block and (self.allow is None or handle in self.allow)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A message that may be worked on: a `Plan`, and what there is to do."""
+
+    what: Task | Command | Produced
+    task: str | None
+    keywords: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def converses(self) -> bool:
+        """Whether its outcome opens or continues a conversation."""
+        match self.what:
+            case Task():
+                return self.what.converses
+            case Command():
+                return True
+            case Produced():
+                return False
+
+    @property
+    def stoppable(self) -> bool:
+        """False for a plain function."""
+        return not isinstance(self.what, Task) or self.what.is_async
+
+
+@final
+class Catalogue:
+    """The tasks of one listener. It is a `Judge`."""
+
+    def __init__(self, access: Access) -> None:
+        """Offer nothing yet."""
+        self.access = access
+        self._default: Task | Command | None = None
+        self._tasks: dict[str, Task] = {}
+
+    def add(self, task: Task) -> None:
+        """Offer a task. Raises `ConfigError` for a second one of its name, or one too many."""
+        if task.id == DEFAULT_TASK:
+            self.set_default(task)
+            return
+        if task.id in self._tasks:
+            raise ConfigError(f"the task {task.id} is defined twice", next_step="give one another name")
+        if len(self._tasks) >= OFFERS - 1:
+            raise ConfigError(f"a listener offers at most {OFFERS} tasks")
+        self._tasks[task.id] = task
+
+    def set_default(self, what: Task | Command) -> None:
+        """Answer calls that name no task. Raises `ConfigError` when something does already."""
+        if self._default is not None:
+            raise ConfigError("calls that name no task are answered already", next_step="leave one out")
+        self._default = what
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all tasks, that of the default first."""
+        return (() if self._default is None else (DEFAULT_TASK,)) + tuple(sorted(self._tasks))
+
+    def offers(self) -> tuple[Offer, ...]:
+        """Return all tasks as they are told to callers."""
+        default: tuple[Offer, ...] = ()
+        if isinstance(self._default, Command):
+            default = (Offer(id=DEFAULT_TASK, summary=_COMMAND_SUMMARY),)
+        elif self._default is not None:
+            default = (self._default.offer(),)
+        return default + tuple(self._tasks[task].offer() for task in sorted(self._tasks))
+
+    def __call__(self, request: Request, handle: str) -> Plan | Refusal:
+        """See `Judge`."""
+        if not self.access.admits(handle):
+            return Refusal("blocked")
+        if request.query is not UNSET:
+            return Errand(Produced("\n".join(self.ids), offered=self.offers()), None)
+        name = DEFAULT_TASK if request.task is UNSET else request.task
+        found = self._default if name == DEFAULT_TASK else self._tasks.get(name)
+        if found is None:
+            return Refusal("task_unknown", offered=self.ids)
+        args = {} if request.args is UNSET else request.args
+        if isinstance(found, Command):
+            if args:
+                return Refusal("agent_error", "this task takes a message and no arguments")
+            return Errand(found, name)
+        try:
+            return Errand(found, name, found.check(args))
+        except ValueError as error:
+            return Refusal("agent_error", str(error))
