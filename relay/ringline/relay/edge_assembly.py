@@ -128,9 +128,8 @@ def read_close(payload: bytes) -> int:
     """
     if not payload:
         return NO_STATUS
-    if len(payload) == 1:
-        raise Violation(PROTOCOL_ERROR, "half a close code")
     code = int.from_bytes(payload[:2])
+    # A single byte, taken for a number, is a code that may not be sent either.
     if not _may_be_sent(code):
         raise Violation(PROTOCOL_ERROR, "invalid close code")
     _check_utf8(payload[2:])

@@ -60,30 +60,34 @@ def read_upgrade(request: bytes, *, remote: tuple[str, int] | None, secure: bool
     """
     line, _, rest = request.partition(b"\r\n")
     method, _, target = line.rpartition(b" ")[0].decode("latin-1").partition(" ")
+    headers = _headers(rest)
+    if method != "GET":
+        raise UpgradeError(refusal(problem.METHOD_NOT_ALLOWED, ("allow", "GET")))
     path, query = _resource(target)
+    given: dict[str, list[str]] = {}
+    for name, value in headers:
+        given.setdefault(name, []).append(value)
+    if _tokens(given, "upgrade") != ["websocket"] or "upgrade" not in _tokens(given, "connection"):
+        raise _malformed("not a WebSocket upgrade")
+    if len(given.get("host", ())) != 1:
+        raise _malformed("exactly one Host header is needed")
+    if "transfer-encoding" in given or given.get("content-length", ["0"]) != ["0"]:
+        raise _malformed("an upgrade has no body")
+    if given.get("sec-websocket-version") != ["13"]:
+        raise UpgradeError(refusal(problem.UPGRADE_REQUIRED))
+    keys = given.get("sec-websocket-key", [])
+    if len(keys) != 1 or not _is_key(keys[0]):
+        raise _malformed("Sec-WebSocket-Key is not 16 bytes of base64")
     handshake = Handshake(
         method=method,
         path=path,
         query=query,
-        headers=_headers(rest),
+        headers=headers,
         remote=remote,
         secure=secure,
         received=received,
     )
-    if method != "GET":
-        raise UpgradeError(refusal(problem.METHOD_NOT_ALLOWED, ("allow", "GET")))
-    if _tokens(handshake, "upgrade") != ["websocket"] or "upgrade" not in _tokens(handshake, "connection"):
-        raise _malformed("not a WebSocket upgrade")
-    if handshake.one("host") is None:
-        raise _malformed("exactly one Host header is needed")
-    if handshake.all("transfer-encoding") or any(length != "0" for length in handshake.all("content-length")):
-        raise _malformed("an upgrade has no body")
-    if handshake.one("sec-websocket-version") != "13":
-        raise UpgradeError(refusal(problem.UPGRADE_REQUIRED))
-    key = handshake.one("sec-websocket-key")
-    if key is None or not _is_key(key):
-        raise _malformed("Sec-WebSocket-Key is not 16 bytes of base64")
-    return Upgrade(handshake=handshake, key=key)
+    return Upgrade(handshake=handshake, key=keys[0])
 
 
 def _headers(lines: bytes) -> Headers:
@@ -91,13 +95,13 @@ def _headers(lines: bytes) -> Headers:
     return tuple((name.lower(), value.strip(" \t")) for name, _, value in pairs)
 
 
-def _tokens(handshake: Handshake, name: str) -> list[str]:
-    return [token.strip().lower() for value in handshake.all(name) for token in value.split(",")]
+def _tokens(given: dict[str, list[str]], name: str) -> list[str]:
+    return [token.strip().lower() for value in given.get(name, ()) for token in value.split(",")]
 
 
 def _is_key(key: str) -> bool:
     try:
-        return len(key) == 24 and len(base64.b64decode(key, validate=True)) == 16
+        return len(base64.b64decode(key, validate=True)) == 16
     except (binascii.Error, ValueError):
         return False
 
