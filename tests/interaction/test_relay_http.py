@@ -555,6 +555,10 @@ async def test_nothing_of_a_log_in_is_logged(edge: str, caplog: pytest.LogCaptur
     logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
     assert "relay started" in logged
     assert not [secret for secret in secrets if secret in logged]
+    # Handles are for whoever looks for a fault (protocol §12).
+    above = [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"]
+    assert not [line for line in above if "bob" in line]
+    assert [line for line in logged.splitlines() if line.endswith("opened: caller bob")]
 
 
 async def _log_in_in_every_way(relay: RelayServer) -> tuple[str, ...]:
@@ -567,4 +571,4 @@ async def _log_in_in_every_way(relay: RelayServer) -> tuple[str, ...]:
     async with bob.calling("bob"), bob.listening() as line:
         await line.send("not a frame: secret-text")
         await line.next()
-    return ticket, token.rsplit(".", 1)[1], "Bearer", "secret-text", "bob"
+    return ticket, token.rsplit(".", 1)[1], "Bearer", "secret-text"

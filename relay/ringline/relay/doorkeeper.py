@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ringline.relay import problem
 from ringline.relay.entrance import Entrance
 from ringline.relay.problem import Answer
+from ringline.relay.telemetry import Telemetry
 
 __all__ = ["Doorkeeper"]
 
@@ -25,11 +26,12 @@ _METHODS: Final = "GET, HEAD, PUT, POST, OPTIONS"
 class Doorkeeper:
     """ASGI middleware around the routes."""
 
-    def __init__(self, app: ASGIApp, entrance: Entrance, *, release_s: float) -> None:
+    def __init__(self, app: ASGIApp, entrance: Entrance, telemetry: Telemetry, *, release_s: float) -> None:
         """``release_s`` is the time, from the moment a request was read, before which no 401, 403 or 404
         leaves (protocol §4)."""
         self._app = app
         self._entrance = entrance
+        self._telemetry = telemetry
         self._release_s = release_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,6 +54,7 @@ class Doorkeeper:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                self._telemetry.answered(message["status"])
                 if shared is not None:
                     message["headers"] = [
                         *message.get("headers", ()),

@@ -65,6 +65,7 @@ class RelayGate:
             receiver = self._admit(request)
         except HttpProblem as error:
             answer = problem.of(error)
+            self._board.telemetry.refused(answer.status)
             timed = answer.status in problem.RELEASE_STATUSES
             return Refused(
                 status=answer.status,

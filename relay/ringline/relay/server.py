@@ -38,6 +38,7 @@ from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
 from ringline.relay.switchboard import Switchboard
+from ringline.relay.telemetry import Telemetry
 from ringline.relay.tickets import Tickets
 
 __all__ = ["DEFAULT_PORT", "RelayOptions", "RelayServer", "is_loopback", "run_dev"]
@@ -141,7 +142,8 @@ class RelayServer:
             raise
         self.hub = Hub(settings, directory, lambda: secrets.token_urlsafe(16), started)
         directory.met = self.hub.parties
-        self._board = Switchboard(self.hub, directory, options.clock)
+        self.telemetry = Telemetry(self.hub.snapshot)
+        self._board = Switchboard(self.hub, directory, options.clock, self.telemetry)
         authenticator = Authenticator(directory, started)
         tickets = Tickets(lambda: secrets.token_urlsafe(32))
         names = (*LOOPBACK_NAMES, options.host) if is_loopback(options.host) else None
@@ -171,7 +173,10 @@ class RelayServer:
             ping_timeout=settings.ping_timeout_ms / 1000,
         )
         app = Doorkeeper(
-            self._routes.app(), self._entrance, release_s=settings.unknown_handle_release_ms / 1000
+            self._routes.app(),
+            self._entrance,
+            self.telemetry,
+            release_s=settings.unknown_handle_release_ms / 1000,
         )
         config = Config(
             app,

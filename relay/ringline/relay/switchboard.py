@@ -17,6 +17,7 @@ from ringline.relay.directory import Directory
 from ringline.relay.edge import Connection
 from ringline.relay.effects import CancelAnswer, Close, Decided, Effect, Retire, Send
 from ringline.relay.hub import Hub
+from ringline.relay.telemetry import Telemetry
 from ringline.relay.tenure import Tenures
 
 __all__ = ["CallerLine", "ListenerLine", "Switchboard"]
@@ -29,8 +30,9 @@ _TENURE_LOOK_S: Final = 60.0
 class Switchboard:
     """All open connections of a relay and the hub behind them. One event loop's own."""
 
-    def __init__(self, hub: Hub, directory: Directory, clock: Clock) -> None:
+    def __init__(self, hub: Hub, directory: Directory, clock: Clock, telemetry: Telemetry) -> None:
         self.hub = hub
+        self.telemetry = telemetry
         self.clock = clock
         self._directory = directory
         self._loop = asyncio.get_running_loop()
@@ -54,14 +56,16 @@ class Switchboard:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def join(self, connection: Connection, login: Login) -> None:
+    def join(self, connection: Connection, login: Login, role: str) -> None:
         """Take in a connection, before the hub is told of it."""
+        self.telemetry.opened(connection.id, role, login.handle)
         self._lines[connection.id] = connection
         self._held[login.handle] = self._held.get(login.handle, 0) + 1
         self._note_tenure(login.handle, login.card_id)
 
-    def leave(self, connection: Connection, login: Login) -> None:
-        """Forget a connection, and let the hub do what follows."""
+    def leave(self, connection: Connection, login: Login, code: int | None, clean: bool) -> None:
+        """Forget a connection, and let the hub do what follows; ``code`` as in `Receiver.closed`."""
+        self.telemetry.closed(connection.id, code, clean)
         del self._lines[connection.id]
         left = self._held[login.handle] - 1
         if left:
@@ -219,7 +223,7 @@ class CallerLine:
         """See `Receiver.opened`."""
         self._connection = connection
         board, login = self._board, self._login
-        board.join(connection, login)
+        board.join(connection, login, "caller")
         board.perform(
             board.hub.connect_caller(connection.id, login.handle, self._callee, login.card_id, board.clock())
         )
@@ -235,7 +239,7 @@ class CallerLine:
 
     def closed(self, code: int | None, clean: bool) -> None:
         """See `Receiver.closed`."""
-        self._board.leave(self._connection, self._login)
+        self._board.leave(self._connection, self._login, code, clean)
 
 
 @final
@@ -267,7 +271,7 @@ class ListenerLine:
         """See `Receiver.opened`."""
         self._connection = connection
         board, login = self._board, self._login
-        board.join(connection, login)
+        board.join(connection, login, "listener")
         board.perform(
             board.hub.connect_listener(
                 connection.id,
@@ -292,4 +296,4 @@ class ListenerLine:
 
     def closed(self, code: int | None, clean: bool) -> None:
         """See `Receiver.closed`."""
-        self._board.leave(self._connection, self._login)
+        self._board.leave(self._connection, self._login, code, clean)
