@@ -54,7 +54,7 @@ def json_option(function: _F) -> _F:
 
 
 def locking_options(function: _F) -> _F:
-    """Add ``--passphrase-file`` and ``--plain``: how key files are locked; a passphrase is never an argument."""
+    """Add ``--passphrase-file`` and ``--plain``: how key files are locked. Never by an argument."""
     plain = click.option(
         "--plain",
         is_flag=True,

@@ -109,41 +109,50 @@ class Wire:
             self._tasks.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_relay, to_relay = await asyncio.open_connection("127.0.0.1", self.port, limit=_HEAD_BYTES)
+        writers = [writer]
         try:
-            upgraded = False
-            while not upgraded:
-                upgraded = await self._exchange(reader, to_relay, from_relay, writer)
-            request = self.passed[-1].request
+            from_relay, to_relay = await asyncio.open_connection("127.0.0.1", self.port, limit=_HEAD_BYTES)
+            writers.append(to_relay)
+            talk = _Talk()
             async with asyncio.TaskGroup() as group:
-                one = group.create_task(self._frames(reader, to_relay, "to relay", request))
-                other = group.create_task(self._frames(from_relay, writer, "from relay", request))
+                # Who hangs up first ends the other direction too.
+                one = group.create_task(self._up(talk, reader, to_relay))
+                other = group.create_task(self._down(talk, from_relay, writer))
                 one.add_done_callback(lambda _: other.cancel())
                 other.add_done_callback(lambda _: one.cancel())
         finally:
-            to_relay.close()
-            writer.close()
+            for entry in writers:
+                entry.close()
+                with contextlib.suppress(OSError):
+                    await entry.wait_closed()
 
-    async def _exchange(
-        self,
-        reader: asyncio.StreamReader,
-        to_relay: asyncio.StreamWriter,
-        from_relay: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        """Pass one HTTP request and its answer; return whether the connection speaks WebSocket now."""
-        head, body = await _http_message(reader)
-        request = head.split(b"\r\n", 1)[0].rsplit(b" ", 1)[0].decode("latin-1")
-        self._note("to relay", request, False, head + body, head + body)
-        to_relay.write(head + body)
-        head, body = await _http_message(from_relay)
-        self._note("from relay", request, False, head + body, head + body)
-        if self.meddler is not None and body:
-            body = self.meddler.answer(request, body)
-            head = _LENGTH.sub(b"content-length: %d\r" % len(body), head)
-        writer.write(head + body)
-        await writer.drain()
-        return head.split(b" ", 2)[1] == b"101"
+    async def _up(self, talk: "_Talk", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass requests, and once the connection speaks WebSocket, frames."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while not talk.upgraded:
+                head, body = await _http_message(reader)
+                talk.request = head.split(b"\r\n", 1)[0].rsplit(b" ", 1)[0].decode("latin-1")
+                self._note("to relay", talk.request, False, head + body, head + body)
+                talk.answered.clear()
+                writer.write(head + body)
+                await writer.drain()
+                await talk.answered.wait()
+            await self._frames(reader, writer, "to relay", talk.request)
+
+    async def _down(self, talk: "_Talk", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass answers, and once the connection speaks WebSocket, frames."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while not talk.upgraded:
+                head, body = await _http_message(reader)
+                self._note("from relay", talk.request, False, head + body, head + body)
+                if self.meddler is not None and body:
+                    body = self.meddler.answer(talk.request, body)
+                    head = _LENGTH.sub(b"content-length: %d\r" % len(body), head)
+                talk.upgraded = head.split(b" ", 2)[1] == b"101"
+                talk.answered.set()
+                writer.write(head + body)
+                await writer.drain()
+            await self._frames(reader, writer, "from relay", talk.request)
 
     async def _frames(
         self,
@@ -152,23 +161,31 @@ class Wire:
         direction: Direction,
         request: str,
     ) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                header, payload = await _frame(reader)
-                masked = bool(header[1] & 0x80)
-                content = _unmasked(payload, header[-4:]) if masked else payload
-                opcode = header[0] & 0x0F
-                self._note(direction, request, True, header + payload, content if opcode == _TEXT else b"")
-                if self.meddler is not None and direction == "from relay" and opcode == _TEXT:
-                    payload = self.meddler.message(payload)
-                    assert len(payload) == len(content)
-                writer.write(header + payload)
-                await writer.drain()
+        while True:
+            header, payload = await _frame(reader)
+            masked = bool(header[1] & 0x80)
+            content = _unmasked(payload, header[-4:]) if masked else payload
+            opcode = header[0] & 0x0F
+            self._note(direction, request, True, header + payload, content if opcode == _TEXT else b"")
+            if self.meddler is not None and direction == "from relay" and opcode == _TEXT:
+                payload = self.meddler.message(payload)
+                assert len(payload) == len(content)
+            writer.write(header + payload)
+            await writer.drain()
 
     def _note(self, direction: Direction, request: str, is_frame: bool, raw: bytes, content: bytes) -> None:
         self._raw += raw
         at = time.monotonic() - self._began
         self.passed.append(Passed(at, direction, request, is_frame, len(raw), content))
+
+
+@dataclass
+class _Talk:
+    """What the two directions of one connection share."""
+
+    request: str = ""
+    upgraded: bool = False
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def forms(text: str) -> Iterator[tuple[str, bytes]]:
