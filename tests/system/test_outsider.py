@@ -6,7 +6,9 @@ stands in its place and hands on real sealed bytes.
 """
 
 import ast
+import base64
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -14,12 +16,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from cryptography.exceptions import InvalidTag
+from nacl.signing import SigningKey
 
 __all__: list[str] = []
 
@@ -29,6 +33,7 @@ OUTSIDER = Path(__file__).with_name("outsider.py")
 RINGLINE = Path(sys.executable).with_name("ringline")
 BOUND_S = 30
 Json = dict[str, Any]
+NUMBERS = itertools.count()
 Play = Callable[[Json], Iterator[Json]]
 
 
@@ -39,7 +44,7 @@ def command(*words: str | Path) -> list[str]:
 @contextmanager
 def running(
     argv: list[str], ready: str, environment: dict[str, str] | None = None
-) -> Iterator[re.Match[str]]:
+) -> Generator[re.Match[str]]:
     """A program from the moment it has said ``ready``, a pattern, on standard error, to its orderly end."""
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
@@ -114,8 +119,7 @@ def test_the_outsider_stands_alone() -> None:
     assert run(command(sys.executable, "-c", look, OUTSIDER)) == "False\n"
 
 
-@pytest.mark.parametrize("callee", [1, 2])
-@pytest.mark.parametrize("caller", [1, 2])
+@pytest.mark.parametrize(("caller", "callee"), [(2, 1), (1, 2)])
 def test_outsider_calls_outsider(relay: str, tmp_path: Path, caller: int, callee: int) -> None:
     """The suite is that of the callee's prekey, whatever the caller publishes for himself."""
     ann = Outsider(relay, tmp_path, f"ann-{caller}{callee}", caller)
@@ -154,24 +158,34 @@ class Stage:
         return json.dumps(next(self.frames))
 
 
+def loaded() -> Any:
+    spec = importlib.util.spec_from_file_location("outsider", OUTSIDER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Cast:
     """Three peers within this process; the keys come from the real relay."""
 
-    def __init__(self, relay: str, folder: Path, tag: str) -> None:
-        spec = importlib.util.spec_from_file_location("outsider", OUTSIDER)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        self.names = {role: f"{role}-{tag}" for role in ("caller", "callee", "other")}
+    def __init__(self, relay: str, folder: Path) -> None:
+        number = next(NUMBERS)
+        self.names = {role: f"{role}-{number}" for role in ("caller", "callee", "other")}
         self.peers: dict[str, Any] = {}
+        self.modules: dict[str, Any] = {}  # one for each, so that a test can bend one side alone
         for role, handle in self.names.items():
-            Outsider(relay, folder, handle)
-            self.peers[role] = module.Peer(relay, handle, str(folder / f"{handle}.json"), 2)
+            module = self.modules[role] = loaded()
+            peer = self.peers[role] = module.Peer(relay, handle, str(folder / f"{handle}.json"), 2)
+            peer.http("PUT", f"/v1/handles/{handle}", body=peer.state["keys"])
         self.calls: Json = {}
 
     def call(self, play: Play, mode: str = "durable") -> str:
-        self.peers["caller"].dial = lambda _path: Stage(play)
+        def stage(_path: str) -> Stage:
+            return Stage(play)
+
+        self.peers["caller"].dial = stage
         return str(self.peers["caller"].call(self.names["callee"], "hush", mode))
 
     def hear(self, kind: str, lease: str = LEASE, **members: object) -> list[tuple[str, Json]]:
@@ -180,18 +194,21 @@ class Cast:
         said: list[tuple[str, Json]] = self.peers["callee"].react(frame, self.calls)
         return said
 
+    def card_id(self, role: str) -> str:
+        return base64.urlsafe_b64encode(self.peers[role].card["id"]).decode().rstrip("=")
+
     def offer(self, request: Json, **changes: object) -> list[tuple[str, Json]]:
         members = {name: request[name] for name in ("envelope", "message_id", "correlation_id")}
         if request["delivery_mode"] == "durable":
             members |= {"delivery_mode": "durable", "execute_by": request["envelope"]["exp"]}
-        members |= {"from": self.names["caller"]} | changes
+        members |= {name: request[name] for name in ("from", "execute_by") if name in request}
+        members = {"from": self.names["caller"]} | members | changes
         return self.hear("incoming_call", LEASE if "delivery_mode" in members else "", **members)
 
 
 @pytest.fixture
-def cast(relay: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cast:
-    tag = re.sub(r"[^a-z0-9]+", "-", f"{abs(hash(request.node.nodeid)) % 10**9}")
-    return Cast(relay, tmp_path, tag)
+def cast(relay: str, tmp_path: Path) -> Cast:
+    return Cast(relay, tmp_path)
 
 
 def queued(request: Json) -> Json:
@@ -231,3 +248,149 @@ def test_a_cancelled_call_never_begins(cast: Cast) -> None:
 
     with pytest.raises(ValueError, match="relay: canceled"):
         cast.call(play)
+
+
+HEX = "0123456789abcdef" * 2
+CHANGES: dict[str, Callable[[Cast, Json], Json]] = {  # what a lying relay might hand to the callee
+    "message_id": lambda _, request: request | {"message_id": HEX},
+    "correlation_id": lambda _, request: request | {"correlation_id": HEX},
+    "mode": lambda _, request: request | {"delivery_mode": "sync"},
+    "from": lambda cast, request: request | {"from": cast.names["other"]},
+    "suite": lambda _, request: inside(request, suite=1),
+    "version": lambda _, request: inside(request, v=True),
+    "member": lambda _, request: inside(request, extra=1),
+    "sid": lambda cast, request: inside(request, sid=cast.card_id("other")),
+    "kid": lambda cast, request: inside(request, kid=cast.card_id("other")),
+    "iat": lambda _, request: inside(request, iat=request["envelope"]["iat"] + 1),
+    "exp": lambda _, request: inside(request, exp=request["envelope"]["exp"] - 1),
+    "late": lambda _, request: request | {"execute_by": request["envelope"]["iat"]},
+    "junk": lambda _, request: inside(request, ct=request["envelope"]["ct"] + "=="),
+    "cut": lambda _, request: inside(request, ct=request["envelope"]["ct"][:-4]),
+}
+
+
+def inside(frame: Json, **changes: object) -> Json:
+    return frame | {"envelope": frame["envelope"] | changes}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_request_opens_only_where_it_was_sealed_for(cast: Cast, change: str) -> None:
+    def play(request: Json) -> Iterator[Json]:
+        assert cast.offer(CHANGES[change](cast, request)) == [("call_rejected", {"code": "protocol_error"})]
+        assert kinds(cast.offer(request)) == ["call_accepted", "call_started"]
+        yield {"type": "call_error", "origin": "relay", "code": "protocol_error", "call_id": CALL}
+
+    with pytest.raises(ValueError, match="relay: protocol_error"):
+        cast.call(play)
+
+
+FORGERIES: dict[str, Callable[[Json], Json]] = {
+    "none": lambda outcome: outcome,
+    "terminal": lambda outcome: outcome | {"terminal": "failed"},
+    "call_id": lambda outcome: outcome | {"call_id": "call-2"},
+    "iat": lambda outcome: inside(outcome, iat=outcome["envelope"]["iat"] + 1),
+    "suite": lambda outcome: inside(outcome, suite=1),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_an_outcome_opens_only_for_its_call(cast: Cast, forgery: str) -> None:
+    def play(request: Json) -> Iterator[Json]:
+        ids = {"call_id": CALL, "correlation_id": request["correlation_id"]}
+        yield {"type": "call_status", "state": "ringing"} | ids
+        *_, (kind, members) = cast.offer(request)
+        yield FORGERIES[forgery]({"type": kind, "call_id": CALL} | members)
+
+    if forgery == "none":
+        assert cast.call(play, "sync") == "HUSH"
+    else:
+        with pytest.raises((InvalidTag, TypeError, ValueError)):
+            cast.call(play, "sync")
+
+
+def longer(cast: Cast) -> None:
+    """Pads to one byte more than the formula says."""
+    padded = cast.modules["caller"].padded
+
+    def one_more(way: int, size: int) -> int:
+        return int(padded(way, size)) + 1
+
+    cast.modules["caller"].padded = one_more
+
+
+def marked(cast: Cast) -> None:
+    """Hides a byte at the end of the padding; all else is as it should be."""
+    module, signer = cast.modules["caller"], cast.peers["caller"].signer
+
+    def seal(way: int, call: Json, ends: bytes, raw: bytes, body: bytes, tail: bytes) -> tuple[Json, bytes]:
+        ctx = module.context(way, call, ends, tail)
+        to_sign = module.LABEL["sig"] + ctx + module.sha(body)
+        plain = b"\x01" + signer.sign(to_sign).signature + len(body).to_bytes(4, "big") + body
+        plain = plain.ljust(module.padded(way, len(plain)), b"\x00")[:-1] + b"\x01"
+        key, name = module.public_key(call["suite"], raw)
+        ct = module.SUITES[call["suite"]].encrypt(plain, key, module.LABEL["hpke"] + ctx)
+        ids = {"v": 1, "suite": call["suite"], "kid": module.b64(name), "sid": cast.card_id("caller")}
+        return ids | {"iat": call["iat"], "exp": call["exp"], "ct": module.b64(ct)}, module.sha(to_sign)
+
+    cast.peers["caller"].seal = seal
+
+
+def stranger(cast: Cast) -> None:
+    """Signs with another key than the one on the card."""
+    known = cast.peers["caller"].peer(cast.names["callee"])
+    cast.peers["caller"].peer = {cast.names["callee"]: known}.__getitem__
+    cast.peers["caller"].signer = SigningKey.generate()
+
+
+@pytest.mark.parametrize(
+    ("bend", "fault"), [(longer, "length of the padding"), (marked, "'padding'"), (stranger, "BadSignature")]
+)
+def test_padding_and_signature_are_checked(
+    cast: Cast, capsys: pytest.CaptureFixture[str], bend: Callable[[Cast], None], fault: str
+) -> None:
+    def play(request: Json) -> Iterator[Json]:
+        assert cast.offer(request) == [("call_rejected", {"code": "protocol_error"})]
+        yield {"type": "call_error", "origin": "relay", "code": "protocol_error", "call_id": CALL}
+
+    bend(cast)
+    with pytest.raises(ValueError, match="relay: protocol_error"):
+        cast.call(play)
+    assert fault in capsys.readouterr().err
+
+
+def test_a_weak_key_is_refused_at_import() -> None:
+    """One signature of such a key would hold for every message."""
+    module, isk = loaded(), SigningKey.generate()
+    head = module.LABEL["card"] + module.v(b"localhost") + module.v(b"eve")
+
+    def read(spk: bytes) -> Any:
+        raw = head + module.CARD.pack(bytes(isk.verify_key), 1, 0, module.DAY, spk, bytes(32))
+        return module.read_card(
+            {"card": module.b64(raw), "card_sig": module.b64(isk.sign(raw).signature)}, "eve"
+        )
+
+    good = bytes(SigningKey.generate().verify_key)
+    assert read(good)["spk"] == good
+    with pytest.raises(ValueError, match="keys of the card"):
+        read(b"\x01" + bytes(31))
+
+
+def test_the_same_message_is_answered_again_and_another_is_refused(cast: Cast) -> None:
+    """The journal decides by identity and message_id, whatever call_id the relay gives."""
+
+    def play(request: Json) -> Iterator[Json]:
+        yield {"type": "call_status", "state": "ringing", "call_id": CALL} | {
+            "correlation_id": request["correlation_id"]
+        }
+        cast.offer(request)
+        journal = cast.peers["callee"].state["journal"]
+        [row] = journal.values()
+        assert row["state"] == "finished"
+        assert kinds(cast.offer(request, call_id="call-2"))[-1] == "call_outcome"
+        row["payload"] = "another"
+        *_, (_, members) = cast.offer(request, call_id="call-3")
+        assert members["terminal"] == "failed"
+        *_, (kind, members) = cast.offer(request)
+        yield {"type": kind, "call_id": CALL} | members
+
+    assert cast.call(play, "sync") == "HUSH"
