@@ -10,6 +10,7 @@ import pytest
 
 from ringline.protocol.errors import ConfigError
 from ringline.relay.server import RelayOptions, RelayServer
+from ringline_testing import raw_peer
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Owner, exchange, now_ms
 
@@ -165,8 +166,8 @@ async def test_a_publication_whose_client_went_away_is_all_or_nothing(tmp_path: 
 
 
 @pytest.mark.parametrize("edge", EDGES)
-async def test_stopping_closes_connections_with_the_time_to_come_back(edge: str) -> None:
-    async with running_relay(edge=edge, settings={"drain_retry_ms": 1234}) as relay:
+async def test_stopping_closes_connections_with_the_time_to_come_back(edge: str, tmp_path: Path) -> None:
+    async with running_relay(edge=edge, settings={"drain_retry_ms": 1234}, db=tmp_path / "relay.db") as relay:
         bob = await Owner.enrolled("bob", relay.port)
         async with bob.calling("bob") as caller, bob.listening() as listener:
             await relay.stop()
@@ -174,6 +175,31 @@ async def test_stopping_closes_connections_with_the_time_to_come_back(edge: str)
             assert await listener.closed() == (1001, "retry=1234")
         with pytest.raises(ConnectionRefusedError):
             await exchange(relay.port, "GET", "/healthz")
+
+
+async def test_whoever_waits_for_a_cancellation_is_answered_when_the_relay_stops() -> None:
+    async with running_relay() as relay:
+        bob = await Owner.enrolled("bob", relay.port)
+        async with bob.listening() as listener, bob.calling("bob") as caller:
+            await caller.send(bob.request())
+            call_id = (await listener.next())["call_id"]
+            asking = asyncio.ensure_future(bob.ask("POST", f"/v1/calls/{call_id}/cancel"))
+            assert (await listener.next())["type"] == "cancel_call"
+            await relay.stop()
+            answer = await asking
+            assert (answer.status, answer.json()["cancel_requested"]) == (202, True)
+
+
+@pytest.mark.parametrize("edge", EDGES)
+async def test_a_client_that_does_not_answer_is_cut_off(edge: str) -> None:
+    async with running_relay(edge=edge, closing_s=0.05) as relay:
+        bob = await Owner.enrolled("bob", relay.port)
+        async with asyncio.timeout(20), raw_peer.connect(relay.port) as peer:
+            token = ("Authorization", bob.bearer("GET", "/v1/call/bob")["Authorization"])
+            await peer.open("/v1/call/bob", headers=[token, ("Sec-WebSocket-Protocol", "ringline.v1")])
+            await relay.stop()
+            assert len(relay._board) == 0
+            await peer.gone()
 
 
 @pytest.mark.parametrize("edge", EDGES)

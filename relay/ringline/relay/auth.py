@@ -31,7 +31,7 @@ class TokenMemory:
 
     def __init__(self) -> None:
         self._used: dict[str, dict[str, None]] = {}
-        self._expiries: list[tuple[int, str, str]] = []
+        self._expiries: list[tuple[int, int, str, str]] = []
 
     def use(self, handle: str, jti: str, iat: int, now: Instant) -> bool:
         """Use up ``jti`` of ``handle``; False when it was used before or too many are remembered."""
@@ -40,14 +40,15 @@ class TokenMemory:
         if jti in used or len(used) >= TOKENS_LIVE:
             return False
         used[jti] = None
-        heapq.heappush(self._expiries, (iat + TOKEN_MEMORY_S, handle, jti))
+        end = (iat + TOKEN_MEMORY_S) * 1000
+        heapq.heappush(self._expiries, (end, now.mono + end - now.wall, handle, jti))
         return True
 
     def _forget(self, now: Instant) -> None:
-        # Tokens are judged by the wall clock, so their memory is too; a clock that is set back only
-        # makes it longer.
-        while self._expiries and self._expiries[0][0] * 1000 < now.wall:
-            _, handle, jti = heapq.heappop(self._expiries)
+        # Tokens are judged by the wall clock, so it must be over by that one; and by the other, since a
+        # wall clock that was ahead for a moment would bring a token back to life when it is set right.
+        while self._expiries and self._expiries[0][0] < now.wall and self._expiries[0][1] < now.mono:
+            _, _, handle, jti = heapq.heappop(self._expiries)
             used = self._used[handle]
             del used[jti]
             if not used:

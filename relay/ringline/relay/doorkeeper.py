@@ -67,7 +67,9 @@ class Doorkeeper:
 
         async def answer(refusal: Answer) -> None:
             headers = [(name.encode(), value.encode()) for name, value in refusal.headers]
-            headers.append((b"content-length", str(len(refusal.body)).encode()))
+            if refusal.status != 204:
+                # RFC 9110 §8.6: a 204 has neither a body nor its length.
+                headers.append((b"content-length", str(len(refusal.body)).encode()))
             await send_timed({"type": "http.response.start", "status": refusal.status, "headers": headers})
             await send_timed({"type": "http.response.body", "body": refusal.body})
 

@@ -37,6 +37,7 @@ class Registry:
         self._writing = asyncio.Lock()
         self._fault: str | None = None
         self._checked_at: float | None = None
+        self._closed = False
         try:
             for change in store.load():
                 directory.apply(change)
@@ -88,11 +89,13 @@ class Registry:
         return self._fault
 
     async def close(self) -> None:
-        """Finish the write that is under way and let go of the store."""
+        """Finish the write that is under way and let go of the store. A second call does nothing."""
         async with self._writing:
-            await self._run(self._store.close)
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
+            if not self._closed:
+                self._closed = True
+                await self._run(self._store.close)
+                if self._thread is not None:
+                    self._thread.shutdown(wait=False)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._thread is None:

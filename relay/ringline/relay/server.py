@@ -5,6 +5,7 @@ Everything that knows sockets, clocks or signals is composed here; the rules are
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import secrets
 import signal
@@ -49,8 +50,7 @@ DEFAULT_PORT: Final = 7575
 _PORT_MAX: Final = 65_535
 _BACKLOG: Final = 1024
 _DATE_EVERY_S: Final = 1.0
-_CLOSING_S: Final = 5.0
-"""What clients get to answer the close frames of a relay that stops."""
+_CUT_OFF_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.005
 
 
@@ -68,12 +68,19 @@ class RelayOptions:
     settings: Settings = field(default_factory=Settings)
     edge_limits: EdgeLimits | None = None
     """Of WebSockets; None takes them from ``settings``."""
+    closing_s: float = 5.0
+    """What clients get, in seconds, to answer the close frames of a relay that stops."""
     clock: Clock = system_clock
 
 
 def is_loopback(host: str) -> bool:
     """True for a name or address that only this machine can reach."""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @final
@@ -247,17 +254,24 @@ class RelayServer:
 
     async def _all_closed(self) -> None:
         """Wait until clients have answered and hung up; who does not in time is cut off."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING_S):
-                # Two sets of uvicorn's, which tell nobody when they become empty.
-                while self._state.connections or self._state.tasks:  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_EVERY_S)
+        if await self._closed_within(self.options.closing_s):
+            return
         for task in self._state.tasks:
             task.cancel()
         for connection in list(self._state.connections):
-            transport = getattr(connection, "transport", None)
-            if isinstance(transport, asyncio.Transport):
-                transport.abort()
+            # An HTTP connection has its transport for this, a WebSocket does it itself.
+            getattr(getattr(connection, "transport", connection), "abort", lambda: None)()
+        await self._closed_within(_CUT_OFF_S)
+
+    async def _closed_within(self, seconds: float) -> bool:
+        """Return True once uvicorn has no connection and no request any more, False after ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                # Two sets of uvicorn's, which tell nobody when they become empty.
+                while self._state.connections or self._state.tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                return True
+        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -343,9 +357,11 @@ async def _run(options: RelayOptions, say: Callable[[str], None]) -> None:
             loop.add_signal_handler(name, ask)
         _introduce(relay, say)
         await asked.wait()
+        draining, hurry = asyncio.ensure_future(relay.drain()), asyncio.ensure_future(pressed.wait())
+        # One turn of the loop, in which both begin: what is said then is true.
+        await asyncio.sleep(0)
         bound = options.settings.drain_bound_ms / 1000
         say(f"Stopping: no new calls; running ones get up to {bound:g} s. Ctrl-C again stops at once.")
-        draining, hurry = asyncio.ensure_future(relay.drain()), asyncio.ensure_future(pressed.wait())
         await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
         for task in (draining, hurry):
             task.cancel()

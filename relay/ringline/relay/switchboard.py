@@ -129,7 +129,10 @@ class Switchboard:
                     del self._waiting[call_id]
 
     def release_waiters(self) -> None:
-        """Let everybody who waits for the end of a call look at it as it is: the relay stops."""
+        """Answer whoever waits, for an end or a cancellation, with what is true now: the relay stops."""
+        for cancel in self._cancels.values():
+            if not cancel.done():
+                cancel.set_result(CancelAnswer.REQUESTED)
         for waiters in self._waiting.values():
             for waiter in waiters:
                 if not waiter.done():
@@ -187,8 +190,10 @@ class Switchboard:
     def _tick(self) -> None:
         self._timer = None
         now = self.clock()
-        due = self.hub.deadline()
-        self.perform(self.hub.tick(now) if due is not None and due <= now.mono else ())
+        try:
+            self.perform(self.hub.tick(now))
+        finally:
+            self._arm()
 
     # --- the end
 

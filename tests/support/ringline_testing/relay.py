@@ -24,6 +24,7 @@ async def running_relay(
     clock: Clock = system_clock,
     edge_limits: EdgeLimits | None = None,
     origins: tuple[str, ...] = (),
+    closing_s: float = 5.0,
 ) -> AsyncGenerator[RelayServer]:
     """Run a relay as ``ringline relay dev`` does, and stop it when the block is left.
 
@@ -43,6 +44,7 @@ async def running_relay(
         clock=clock,
         edge_limits=edge_limits,
         origins=origins,
+        closing_s=closing_s,
     )
     async with RelayServer(options) as relay:
         yield relay

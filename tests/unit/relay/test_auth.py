@@ -146,8 +146,17 @@ def test_only_a_fully_verified_token_uses_up_its_jti(hall: Hall) -> None:
 def test_a_jti_is_remembered_for_180_seconds_after_its_iat(hall: Hall) -> None:
     memory = TokenMemory()
     assert memory.use("alice", "j", S, NOW)
-    assert not memory.use("alice", "j", S, Instant(START + 180_000, 0))
-    assert memory.use("alice", "j", S, Instant(START + 180_001, 0))
+    assert not memory.use("alice", "j", S, NOW.later(180_000))
+    assert memory.use("alice", "j", S, NOW.later(180_001))
+
+
+def test_a_step_of_the_wall_clock_brings_no_token_back(hall: Hall) -> None:
+    memory = TokenMemory()
+    assert memory.use("alice", "j", S, NOW)
+    memory.use("bob", "j", S + 3_600, Instant(START + 3_600_000, 1_000))
+    assert not memory.use("alice", "j", S, Instant(START + 2_000, 2_000))
+    memory.use("bob", "k", S - 3_600, Instant(START - 3_600_000, 200_000))
+    assert not memory.use("alice", "j", S, Instant(START, 3_600_000))
 
 
 def test_one_identitys_tokens_are_no_others(hall: Hall) -> None:
@@ -163,7 +172,7 @@ def test_a_thousand_live_tokens_of_one_identity_are_the_most() -> None:
     assert not memory.use("alice", "one more", S, NOW)
     assert memory.use("bob", "one more", S, NOW)
     # Half of them are over a second earlier.
-    assert memory.use("alice", "one more", S, Instant(START + 180_001, 0))
+    assert memory.use("alice", "one more", S, NOW.later(180_001))
 
 
 def test_a_restarted_relay_refuses_tokens_of_before_the_second_of_its_start() -> None:
