@@ -161,8 +161,7 @@ class Link:
                     await self._sent.wait()
                     await socket.close()
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait({self._task})
 
     async def _run(self) -> None:
         while True:
@@ -280,8 +279,8 @@ class Link:
             self._socket = None
             self._sent.set()
             writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writer
+            # Not `await writer`: a cancellation of this very task must not be taken for the writer's.
+            await asyncio.wait({writer})
             if socket.state.name != "CLOSED":
                 socket.transport.abort()
         return _why_closed(self._http, socket)
