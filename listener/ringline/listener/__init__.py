@@ -1,3 +1,15 @@
 """The listener: serves a handle, opens sealed calls, runs the work and seals the outcome."""
 
-__all__: list[str] = []
+from ringline.listener.listener import Listener, Serving
+from ringline.listener.runtime import Command
+from ringline.listener.tasks import Answer, Call, Conversation, TaskFailed
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Command",
+    "Conversation",
+    "Listener",
+    "Serving",
+    "TaskFailed",
+]

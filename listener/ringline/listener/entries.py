@@ -51,6 +51,8 @@ class Offer:
     call_id: str
     handle: str
     """The caller, as the relay named him and the seal confirmed it."""
+    from_ipk: bytes
+    """His identity key."""
     own_ipk: bytes
     """Our identity key at the time of the request: an outcome keeps the two identities of its request."""
     digest: bytes
@@ -172,7 +174,6 @@ class Records(Protocol):
     def take(
         self,
         *,
-        from_ipk: bytes,
         key: str,
         payload_digest: bytes,
         request: bytes,

@@ -37,8 +37,8 @@ _ENTRY_BYTES: Final = 1_024
 _OFFER_BYTES: Final = 2_048  # a one-time key of the larger suite, and the rest
 
 _OFFER_COLUMNS: Final = (
-    "call_id, handle, own_ipk, digest, suite, reply_public, mode, message_id, correlation_id, iat, exp,"
-    " offered_at, execute_by, lease_id, granted, cancelled"
+    "call_id, handle, from_ipk, own_ipk, digest, suite, reply_public, mode, message_id, correlation_id,"
+    " iat, exp, offered_at, execute_by, lease_id, granted, cancelled"
 )
 _ENTRY_COLUMNS: Final = "id, from_ipk, key, payload_digest, exp, state, request, outcome, terminal, reason"
 
@@ -134,13 +134,13 @@ class Journal:
     def take(
         self,
         *,
-        from_ipk: bytes,
         key: str,
         payload_digest: bytes,
         request: bytes,
         offer: Offer,
     ) -> Taking:
         """See `Records.take`."""
+        from_ipk = offer.from_ipk
         with self._transaction() as run:
             row = run.execute(
                 "SELECT id, payload_digest FROM entries WHERE from_ipk = ? AND key = ?", (from_ipk, key)
@@ -161,7 +161,7 @@ class Journal:
                 verdict = Verdict.JOINED
                 entry_id = row[0]
             run.execute(
-                f"INSERT INTO offers (entry_id, {_OFFER_COLUMNS}) VALUES ({', '.join('?' * 17)})",
+                f"INSERT INTO offers (entry_id, {_OFFER_COLUMNS}) VALUES ({', '.join('?' * 18)})",
                 (entry_id, *_offer_values(offer)),
             )
             run.execute(
@@ -358,6 +358,7 @@ def _offer_values(offer: Offer) -> tuple[object, ...]:
     return (
         offer.call_id,
         offer.handle,
+        offer.from_ipk,
         offer.own_ipk,
         offer.digest,
         offer.suite,

@@ -56,6 +56,7 @@ _MIGRATIONS: Final = (
         call_id TEXT PRIMARY KEY,
         entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
         handle TEXT NOT NULL,
+        from_ipk BLOB NOT NULL,
         own_ipk BLOB NOT NULL,
         digest BLOB NOT NULL,
         suite INTEGER NOT NULL,

@@ -189,7 +189,6 @@ class Session:
         call_id = offer.call_id
         try:
             taking = self._records.take(
-                from_ipk=opened.from_ipk,
                 key=offer.message_id or offer.digest.hex(),
                 payload_digest=digest(opened.json),
                 request=opened.json,
@@ -495,6 +494,7 @@ def _offer(frame: IncomingCall, opened: Opened, now: Instant) -> Offer:
     return Offer(
         call_id=frame.call_id,
         handle=frame.from_,
+        from_ipk=opened.from_ipk,
         own_ipk=opened.own_ipk,
         digest=opened.digest,
         suite=opened.suite,

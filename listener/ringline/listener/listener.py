@@ -1,0 +1,428 @@
+"""`Listener`: serve a handle from Python.
+
+::
+
+    from ringline.listener import Call, Listener
+
+    listener = Listener("reviewer")
+
+    @listener.task
+    async def review(call: Call, diff: str, strict: bool = False) -> dict:
+        \"\"\"Review a unified diff.\"\"\"
+        return {"findings": await lint(diff, strict), "for": call.caller}
+
+    listener.run()
+"""
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar, final, overload
+
+from ringline.client import (
+    DEFAULT_RELAY,
+    Account,
+    Contacts,
+    Home,
+    Passphrase,
+    Peers,
+    RelayAddress,
+    RelayClock,
+    RelayHttp,
+)
+from ringline.listener.catalogue import Access, Catalogue
+from ringline.listener.journal import Journal
+from ringline.listener.runtime import Command
+from ringline.listener.service import Service, ServiceOptions
+from ringline.listener.tasks import DEFAULT_TASK, Function, make_task
+from ringline.protocol.contact import Contact
+from ringline.protocol.errors import ConfigError, RinglineError
+from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
+from ringline.protocol.names import is_handle
+from ringline.protocol.shapes import Policy
+
+__all__ = ["Listener", "Serving"]
+
+_CAPACITY_MAX: Final = 1_000
+_F = TypeVar("_F", bound=Function)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is served, told when the first connection stands."""
+
+    handle: str
+    realm: str
+    relay: str
+    """Base URL of the relay."""
+    fingerprint: str
+    """The own identity key, as people compare it."""
+    is_new: bool
+    """Whether the identity was made just now."""
+    tasks: tuple[str, ...]
+    admits: tuple[str, ...] | None
+    """The handles that are let in; None for anyone."""
+    contact: str
+    """The contact string by which others can trust this identity without the relay."""
+
+
+@final
+class Listener:
+    """Serves one handle at one relay.
+
+    Handlers run in the event loop of `serve` (async ones) or in threads (plain ones); the connection lives
+    in a thread of its own, so that no handler can hold up pings or cancellations. A call is run at most
+    once, whatever crashes (envelope §3.9).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        relay: str = DEFAULT_RELAY,
+        realm: str | None = None,
+        home: Home | Path | None = None,
+        allow: Collection[str] | None = None,
+        block: Collection[str] = (),
+        trust_new: bool | None = None,
+        capacity: int = 8,
+        timeout: float = WORK_BOUND_MS / 1_000,
+        drain: float = 30.0,
+        journal: bool = True,
+        passphrase: Passphrase | None = None,
+        plain: bool | None = None,
+        expose_errors: bool = False,
+        note: Callable[[str], None] | None = None,
+        on_ready: Callable[[Serving], None] | None = None,
+    ) -> None:
+        """Describe the listener; nothing is read, written or sent before `serve`.
+
+        Args:
+            name: the handle; its identity is made on first use.
+            relay: base URL; ``realm`` is by default ``localhost`` on loopback, else the URL's host.
+            home: the state folder, or its path; by default `Home.default`.
+            allow: handles or contact strings of those who may call. None: anyone on realm ``localhost``,
+                nobody elsewhere.
+            block: handles that may not, whatever ``allow`` says.
+            trust_new: pin the first key seen of an allowed handle; by default on realm ``localhost`` only.
+            capacity: messages that are worked on at once, 1 to 1,000.
+            timeout: seconds for one message, at most 350 (protocol §5).
+            drain: seconds for running calls when it is told to stop.
+            journal: False keeps the journal in memory: then no durable calls, and none in the first two
+                minutes (envelope §3.9).
+            passphrase, plain: how the key files of a new identity are protected; see `Account.create`.
+            expose_errors: send the text of any exception of a handler to the caller.
+            note: told what the owner should know, one line each; handles, ids and local error texts.
+            on_ready: told once, when the first connection stands.
+
+        Raises:
+            ConfigError: a value is out of bounds or malformed.
+        """
+        self.address = RelayAddress.parse(relay, realm)
+        if not is_handle(name):
+            raise ConfigError(
+                f"{name!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+                next_step="choose another name",
+            )
+        if not 1 <= capacity <= _CAPACITY_MAX:
+            raise ConfigError(f"the number of calls at once is 1 to {_CAPACITY_MAX:,}, not {capacity}")
+        if not 0 < timeout * 1_000 <= WORK_BOUND_MAX_MS:
+            raise ConfigError(
+                f"the time for one call is at most {WORK_BOUND_MAX_MS // 1_000} seconds, not {timeout:g}",
+                next_step="choose a shorter timeout; the relay itself waits no longer than six minutes",
+            )
+        self.name = name
+        self._home = Home(home) if isinstance(home, Path) else home
+        contacts, handles = _callers(allow)
+        self._contacts = contacts
+        open_to_all = allow is None and self.address.is_local
+        self.access = Access(None if open_to_all else handles, frozenset(block))
+        self.catalogue = Catalogue(self.access)
+        self._trust_new = trust_new
+        self._options = ServiceOptions(
+            capacity=capacity, bound_ms=int(timeout * 1_000), drain_s=drain, expose_errors=expose_errors
+        )
+        self._journal = journal
+        self._passphrase = passphrase
+        self._plain = plain
+        self._note = note or _say_nothing
+        self._on_ready = on_ready
+        self._lock = threading.Lock()
+        self._wire: tuple[asyncio.AbstractEventLoop, Service] | None = None
+        self._serving = False
+        self._stops = 0
+
+    # --- what is offered
+
+    @overload
+    def task(self, function: _F, /) -> _F: ...
+    @overload
+    def task(
+        self, *, name: str | None = None, summary: str | None = None, converses: bool = True
+    ) -> Callable[[_F], _F]: ...
+    def task(
+        self,
+        function: _F | None = None,
+        *,
+        name: str | None = None,
+        summary: str | None = None,
+        converses: bool = True,
+    ) -> _F | Callable[[_F], _F]:
+        """Offer a function as a task; with or without parentheses.
+
+        ``name`` is by default the function's, with hyphens; ``summary`` the first line of its docstring.
+        ``converses`` False keeps no context between calls. Raises `ConfigError`.
+        """
+
+        def add(one: _F) -> _F:
+            self.catalogue.add(make_task(one, name=name, summary=summary, converses=converses))
+            return one
+
+        return add if function is None else add(function)
+
+    @overload
+    def answer(self, function: _F, /) -> _F: ...
+    @overload
+    def answer(self, *, summary: str | None = None, converses: bool = True) -> Callable[[_F], _F]: ...
+    def answer(
+        self,
+        function: _F | None = None,
+        *,
+        summary: str | None = None,
+        converses: bool = True,
+    ) -> _F | Callable[[_F], _F]:
+        """Have a function answer calls that name no task; it gets the `Call`. Raises `ConfigError`."""
+
+        def add(one: _F) -> _F:
+            self.catalogue.add(
+                make_task(one, name=DEFAULT_TASK, summary=summary, converses=converses, is_default=True)
+            )
+            return one
+
+        return add if function is None else add(function)
+
+    def answer_with(self, command: Command) -> None:
+        """Have a program answer calls that name no task. Raises `ConfigError`."""
+        self.catalogue.set_default(command)
+
+    # --- serving
+
+    async def serve(self) -> None:
+        """Serve until `stop` is called, or cancelled, which stops at once.
+
+        Raises:
+            ConfigError: identity, journal or contacts cannot be used; the relay is of another realm.
+            HttpProblem: the relay refuses this identity, e.g. its handle is taken.
+            TransportError: the relay cannot be reached at the start, or another process took its place.
+            TrustError: this identity's keys were revoked.
+        """
+        with self._lock:
+            if self._serving:
+                raise ConfigError("this listener is serving already")
+            self._serving, self._stops = True, 0
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def body() -> None:
+            error: BaseException | None = None
+            try:
+                asyncio.run(self._work(loop))
+            except BaseException as caught:  # told where it can be raised
+                error = caught
+            with contextlib.suppress(RuntimeError):  # nobody waits any more
+                loop.call_soon_threadsafe(settle, error)
+
+        thread = threading.Thread(target=body, name=f"ringline {self.name}", daemon=True)
+        thread.start()
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            self.stop()
+            self.stop()
+            # Calls are answered before it ends; their handlers are in this loop, so it must run on.
+            with contextlib.suppress(RinglineError):
+                await done
+            raise
+        finally:
+            self._serving = False
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncGenerator[Serving]:
+        """Serve within a block: it is entered when calls can come, and stops serving when it is left.
+
+        Raises as `serve`.
+        """
+        ready: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        told = self._on_ready
+
+        def settle(serving: Serving) -> None:
+            if not ready.done():
+                ready.set_result(serving)
+
+        def tell(serving: Serving) -> None:
+            if told is not None:
+                told(serving)
+            loop.call_soon_threadsafe(settle, serving)
+
+        self._on_ready = tell
+        task = loop.create_task(self.serve())
+        try:
+            either: list[asyncio.Future[Any]] = [task, ready]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                await task
+                raise ConfigError("the listener was stopped before it was ready")
+            yield ready.result()
+            self.stop()
+            await task
+        finally:
+            self._on_ready = told
+            ready.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def run(self) -> None:
+        """Serve in an event loop of its own until SIGINT or SIGTERM.
+
+        The first one drains: no more calls are taken, running ones are finished. The second stops now, and
+        what runs is reported as indeterminate. Raises as `serve`.
+        """
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self.stop)
+            await self.serve()
+
+        asyncio.run(main())
+
+    def stop(self) -> None:
+        """Stop serving, from any thread: the first call drains, the second stops now."""
+        with self._lock:
+            self._stops += 1
+            wire = self._wire
+        if wire is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                wire[0].call_soon_threadsafe(wire[1].stop)
+
+    async def _work(self, handlers: asyncio.AbstractEventLoop) -> None:
+        """What the connection's own thread does."""
+        home = self._home or Home.default()
+        clock = RelayClock(warn=self._note)
+        account, is_new = Account.open(
+            home,
+            self.address,
+            self.name,
+            clock.own_ms(),
+            passphrase=self._passphrase,
+            plain=self._plain,
+        )
+        http = RelayHttp(self.address, account, clock)
+        contacts = Contacts(home, home.contacts_file(self.address))
+        peers = Peers(self.address, http, contacts, clock, trust_new=self._trust_new, note=self._note)
+        for contact in self._contacts:
+            peers.add(contact)
+        path = home.journal_file(self.address, self.name) if self._journal else None
+        with Journal(path) as journal:
+            await http.info()
+            await http.publish()
+            await self._let_in(http)
+            serving = self._describe(account, is_new)
+
+            def ready() -> None:
+                if self._on_ready is not None:
+                    self._on_ready(serving)
+
+            service = Service(
+                account,
+                http,
+                peers,
+                clock,
+                journal,
+                self.catalogue,
+                self._options,
+                handlers=handlers,
+                note=self._note,
+                ready=ready,
+            )
+            with self._lock:
+                self._wire = (asyncio.get_running_loop(), service)
+                stops = self._stops
+            for _ in range(stops):
+                service.stop()
+            try:
+                await service.run()
+            finally:
+                with self._lock:
+                    self._wire = None
+
+    async def _let_in(self, http: RelayHttp) -> None:
+        """Tell the relay whom to let through: off the development realm its default is nobody."""
+        allow = self.access.allow
+        if self.address.is_local or not allow:
+            return
+        policy = await http.policy()
+        missing = sorted(allow - set(policy.allow))
+        if policy.accept != "anyone" and missing:
+            await http.set_policy(
+                Policy(
+                    offline=policy.offline,
+                    accept=policy.accept,
+                    allow=[*policy.allow, *missing],
+                    block=policy.block,
+                )
+            )
+            self._note(f"told the relay to let through: {', '.join(missing)}")
+
+    def _describe(self, account: Account, is_new: bool) -> Serving:
+        allow = self.access.allow
+        return Serving(
+            handle=self.name,
+            realm=self.address.realm,
+            relay=self.address.base_url,
+            fingerprint=account.fingerprint,
+            is_new=is_new,
+            tasks=self.catalogue.ids,
+            admits=None if allow is None else tuple(sorted(allow - self.access.block)),
+            contact=Contact(
+                handle=self.name, realm=self.address.realm, ipk=account.ipk, at=self.address.base_url
+            ).format(),
+        )
+
+
+def _callers(allow: Collection[str] | None) -> tuple[tuple[Contact, ...], frozenset[str]]:
+    """Return the contact strings among those who may call, and the handles of all."""
+    contacts: list[Contact] = []
+    handles: set[str] = set()
+    for one in allow or ():
+        if "://" in one:
+            contact = Contact.parse(one)
+            contacts.append(contact)
+            handles.add(contact.handle)
+        elif is_handle(one):
+            handles.add(one)
+        else:
+            raise ConfigError(
+                f"{one!r} is neither a handle nor a contact string",
+                next_step="allow a handle (alice) or a contact string (ringline://alice@...)",
+            )
+    return tuple(contacts), frozenset(handles)
+
+
+def _say_nothing(text: str) -> None:
+    del text

@@ -1,0 +1,161 @@
+"""Opening a call: the steps of envelope §3.7 from 1 to the JSON, in that order.
+
+Whatever is wrong, the answer is one word without a reason, so that nobody learns what would have opened. Who
+runs the listener is told more, because a changed key or a caller who was not let in concerns him.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, final
+
+from msgspec import UNSET
+
+from ringline.client import Account, OwnKey, Peers, RelayClock, Sender
+from ringline.listener.catalogue import Access
+from ringline.listener.effects import Opened
+from ringline.protocol.encoding import b64decode
+from ringline.protocol.envelope import Party, Recipient, RequestContext, open_request
+from ringline.protocol.errors import (
+    CannotOpen,
+    EncodingError,
+    HttpProblem,
+    RinglineError,
+    TransportError,
+    TrustError,
+)
+from ringline.protocol.frames import IncomingCall
+from ringline.protocol.identity import HASH_BYTES
+from ringline.protocol.limits import DURABLE_LIFE_MS, ENVELOPE_SKEW_MS, SYNC_LIFE_MS
+from ringline.protocol.suites import available_suites
+
+__all__ = ["Opener"]
+
+_LIFE_MS: Final = {"sync": SYNC_LIFE_MS, "durable": DURABLE_LIFE_MS}
+_RETRIES_S: Final = (0.2, 1.0, 3.0)  # the ring bound is 30 s
+
+
+@final
+class _Refused(Exception):
+    """A step that was not passed. Its text, if any, is for the owner of the listener."""
+
+
+@final
+class Opener:
+    """Opens the calls of one identity.
+
+    ``peers`` tells whose card a caller's is, ``access`` who may call; ``note`` is told of refusals that the
+    owner should know about: it gets no plaintext and no secret.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        peers: Peers,
+        clock: RelayClock,
+        access: Access,
+        note: Callable[[str], None],
+    ) -> None:
+        self._account = account
+        self._peers = peers
+        self._clock = clock
+        self._access = access
+        self._note = note
+
+    async def open(self, frame: IncomingCall) -> Opened | None:
+        """Return what is in a call, None when a step refused it. Raises nothing."""
+        try:
+            return await self._open(frame)
+        except _Refused as refusal:
+            if str(refusal):
+                self._note(str(refusal))
+        except CannotOpen:
+            self._note(f"a call from {frame.from_} was refused: it does not open")
+        except RinglineError as error:
+            hint = f" ({error.next_step})" if error.next_step else ""
+            self._note(f"a call from {frame.from_} was refused: {error}{hint}")
+        return None
+
+    async def _open(self, frame: IncomingCall) -> Opened:
+        envelope = frame.envelope
+        # 1. What the frame's types and patterns have left to check.
+        if envelope.suite not in available_suites():
+            raise _Refused(f"a call from {frame.from_} was refused: suite {envelope.suite} is not known here")
+        try:
+            card_id = b64decode(envelope.sid, length=HASH_BYTES)
+            key_id = b64decode(envelope.kid, length=HASH_BYTES)
+        except EncodingError:
+            raise _Refused from None
+        # 2. The caller. Whoever is not let in is refused before any decryption.
+        sender = await self._sender(frame, card_id)
+        # 3. The own key, under the card with which it was published.
+        own = self._account.own_key(key_id, self._clock.own_ms())
+        if own is None:
+            raise _Refused(
+                f"a call from {frame.from_} was refused: it is sealed to a key that is not here any more"
+            )
+        # 4. Times.
+        self._check_times(frame)
+        # 5. The context, from what is known here; nothing in it is copied from the envelope but its times.
+        context = self._context(frame, sender, own)
+        # 6 to 9, up to the JSON.
+        opened = open_request(envelope, own.private, context, sender.card.card.spk)
+        return Opened(
+            from_ipk=context.sender.ipk,
+            own_ipk=context.recipient.ipk,
+            digest=opened.digest,
+            suite=own.private.suite,
+            reply_public=opened.reply_public,
+            json=opened.json_bytes,
+        )
+
+    async def _sender(self, frame: IncomingCall, card_id: bytes) -> Sender:
+        handle = frame.from_
+        if not self._access.admits(handle) and self._peers.pinned(handle) is None:
+            raise _Refused(f"a call from {handle} was refused: let it in with --allow {handle}")
+        retries = iter(_RETRIES_S)
+        while True:
+            try:
+                return await self._peers.sender(handle, card_id, frame.envelope.iat)
+            except TransportError:
+                # The relay's other half is away for a moment: no reason to send a caller off for good.
+                pause_s = next(retries, None)
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+            except HttpProblem as error:
+                if error.code == "not_found":
+                    raise TrustError(f"the relay knows no card of {handle} by which it is signed") from error
+                raise
+
+    def _check_times(self, frame: IncomingCall) -> None:
+        """Pass a call that is neither too old, nor from the future, nor longer-lived than its mode allows.
+
+        Whether it is over is asked of both clocks: the journal forgets by this computer's own, so a relay
+        that told a wrong time could otherwise have a call run again that the journal has forgotten.
+        """
+        envelope = frame.envelope
+        mode = "sync" if frame.delivery_mode is UNSET else frame.delivery_mode
+        relay, own = self._clock.now_ms(), self._clock.own_ms()
+        if not 0 < envelope.exp - envelope.iat <= _LIFE_MS[mode]:
+            raise _Refused(f"a call from {frame.from_} was refused: its times are out of bounds")
+        if envelope.iat > relay + ENVELOPE_SKEW_MS:
+            raise _Refused(f"a call from {frame.from_} was refused: it is sealed in the future")
+        if max(relay, own) >= envelope.exp + ENVELOPE_SKEW_MS:
+            raise _Refused(f"a call from {frame.from_} was refused: it has run out")
+        if frame.execute_by is not UNSET and relay >= frame.execute_by:
+            raise _Refused(f"a call from {frame.from_} was refused: its time to run is over")
+
+    def _context(self, frame: IncomingCall, sender: Sender, own: OwnKey) -> RequestContext:
+        card = sender.card.card
+        return RequestContext(
+            realm=self._account.address.realm,
+            sender=Party(frame.from_, card.ipk, card.id),
+            recipient=Recipient(
+                self._account.handle, own.card.card.ipk, own.private.suite, own.private.public
+            ),
+            mode="sync" if frame.delivery_mode is UNSET else frame.delivery_mode,
+            message_id="" if frame.message_id is UNSET else frame.message_id,
+            correlation_id=frame.correlation_id,
+            iat=frame.envelope.iat,
+            exp=frame.envelope.exp,
+        )

@@ -1,0 +1,284 @@
+"""The edge of a listener: it performs what the session wants, and reports what came of it.
+
+Everything here lives in one event loop, which no handler ever runs in. So whatever a handler does, frames are
+read, pings answered and cancellations heard.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast, final
+
+from ringline.client import Account, Link, Peers, RelayClock, RelayHttp
+from ringline.client.backoff import Backoff
+from ringline.listener.catalogue import Catalogue
+from ringline.listener.effects import Broken, Effect, Note, Open, Result, Run, Send, Stop, Tell
+from ringline.listener.journal import Journal
+from ringline.listener.opening import Opener
+from ringline.listener.sealing import seal
+from ringline.listener.session import Session
+from ringline.listener.worker import Worker
+from ringline.protocol.encoding import b64encode
+from ringline.protocol.errors import RinglineError, TransportError
+from ringline.protocol.frames import Frame, IncomingCall, RelayToListener
+from ringline.protocol.instant import Instant
+from ringline.protocol.limits import ENVELOPE_SKEW_MS
+
+__all__ = ["Service", "ServiceOptions"]
+
+_log: Final = logging.getLogger(__name__)
+
+_KEYS_EVERY_S: Final = 60.0
+_CONTEXT_BYTES: Final = 16
+_STOP_S: Final = 12.0  # what runs is given 8 s to stop before it is reported as it is
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """How a listener works: messages at once, and bounds in ms and seconds."""
+
+    capacity: int
+    bound_ms: int
+    drain_s: float
+    expose_errors: bool = False
+    backoff: Backoff | None = None
+
+
+@final
+class Service:
+    """One listener at one relay, from its first connection to its last."""
+
+    def __init__(
+        self,
+        account: Account,
+        http: RelayHttp,
+        peers: Peers,
+        clock: RelayClock,
+        journal: Journal,
+        catalogue: Catalogue,
+        options: ServiceOptions,
+        *,
+        handlers: asyncio.AbstractEventLoop,
+        note: Callable[[str], None],
+        ready: Callable[[], None],
+    ) -> None:
+        """Made in the event loop it will live in.
+
+        ``handlers`` is the loop of async handlers. ``note`` is told what the owner should know, ``ready``
+        that the first connection stands.
+        """
+        self._account = account
+        self._http = http
+        self._clock = clock
+        self._journal = journal
+        self._options = options
+        self._note = note
+        self._ready: Callable[[], None] | None = ready
+        boot = clock.own_ms()
+        self._session = Session(
+            journal,
+            catalogue,
+            capacity=options.capacity,
+            mint=_new_context_id,
+            bound_ms=options.bound_ms,
+            not_before=None if journal.persistent else boot + ENVELOPE_SKEW_MS,
+        )
+        self._opener = Opener(account, peers, clock, catalogue.access, note)
+        self._worker = Worker(self._ended, handlers, expose_errors=options.expose_errors)
+        self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle = asyncio.Event()
+        self._stops = 0
+        self._again = False
+
+    def _path(self) -> str:
+        durable = "" if self._journal.persistent else "&durable=0"
+        return (
+            f"/v1/listen/{self._account.handle}?instance={self._journal.instance}"
+            f"&boot={uuid.uuid4()}&capacity={self._options.capacity}{durable}"
+        )
+
+    async def run(self) -> None:
+        """Serve until `stop` has done its work.
+
+        Raises `RinglineError` when there can be no connection any more, or the first one fails for a reason
+        that waiting does not mend.
+        """
+        self._link.start()
+        keys = asyncio.get_running_loop().create_task(self._keep_keys())
+        self._arm()
+        try:
+            await self._finished
+        finally:
+            keys.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._link.close()
+            for task in tuple(self._tasks):
+                task.cancel()
+            await asyncio.gather(keys, *self._tasks, return_exceptions=True)
+            await self._worker.close()
+
+    def stop(self) -> None:
+        """First call: take no more and finish what runs, within the drain bound. Second: stop now."""
+        self._stops += 1
+        if self._stops == 1:
+            self._session.drain()
+            self._spawn(self._drain())
+        elif self._stops == 2:
+            self._idle.set()
+
+    async def _drain(self) -> None:
+        """Wait until every call is answered; what is not done in time is stopped, and reported so."""
+        await self._wait_idle(self._options.drain_s)
+        if not self._session.idle:
+            self._idle.clear()
+            self._feed(lambda: self._session.stop(self._now()))
+            await self._wait_idle(_STOP_S)
+        if not self._finished.done():
+            self._finished.set_result(None)
+
+    async def _wait_idle(self, seconds: float) -> None:
+        if self._session.idle:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+
+    # --- the connection (LinkUser)
+
+    def opened(self) -> None:
+        """See `LinkUser.opened`."""
+        self._session.connected()
+        if self._ready is not None:
+            self._ready()
+            self._ready = None
+        elif self._again:
+            self._note("connected again")
+        self._again = False
+
+    def frame(self, frame: Frame) -> None:
+        """See `LinkUser.frame`."""
+        # The link decodes what a relay may send a listener, and nothing else.
+        arrived = cast(RelayToListener, frame)
+        self._feed(lambda: self._session.received(arrived, self._now()))
+
+    def lost(self, error: RinglineError, retry_s: float) -> None:
+        """See `LinkUser.lost`."""
+        self._session.disconnected()
+        if not self._again:
+            self._note(f"no connection: {error}; trying again")
+        self._again = True
+        _log.info("no connection (%s), next attempt in %.1f s", error.code, retry_s)
+        self._arm()
+
+    def ended(self, error: RinglineError) -> None:
+        """See `LinkUser.ended`."""
+        self._session.disconnected()
+        if not self._finished.done():
+            self._finished.set_exception(error)
+
+    # --- performing
+
+    def _feed(self, step: Callable[[], list[Effect]]) -> None:
+        """Have the session take a step, and perform what it wants, in order.
+
+        A fault in it is logged and ends here: one call must not take all others with it.
+        """
+        try:
+            self._do(step())
+        except Exception as error:
+            # The text of an error may carry what was under a seal; its kind may not.
+            _log.error("a step of the listener failed: %s", type(error).__name__)
+            _log.debug("where", exc_info=error)
+        if self._stops and self._session.idle:
+            self._idle.set()
+        self._arm()
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(frame):
+                    self._link.send(frame)
+                case Tell():
+                    self._tell(effect)
+                case Open(frame):
+                    self._spawn(self._open(frame))
+                case Run(job):
+                    self._worker.run(job)
+                case Stop(entry_id, at_once):
+                    self._worker.stop(entry_id, at_once=at_once)
+                case Note(text, call_id):
+                    self._note(text if call_id is None else f"call {call_id}: {text}")
+
+    def _tell(self, tell: Tell) -> None:
+        try:
+            frame = seal(self._account, self._clock, tell)
+        except (RinglineError, ValueError) as error:
+            self._note(f"call {tell.offer.call_id}: its outcome could not be sealed: {type(error).__name__}")
+            return
+        if self._link.send(frame):
+            _log.info("call %s ended: %s", tell.offer.call_id, tell.end.reason)
+
+    async def _open(self, frame: IncomingCall) -> None:
+        try:
+            opened = await self._opener.open(frame)
+        except Exception as error:  # nothing of a peer's making may leave a call without an answer
+            _log.error("a call could not be opened: %s", type(error).__name__)
+            _log.debug("where", exc_info=error)
+            opened = None
+        self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
+
+    def _ended(self, entry_id: int, result: Result, stopped: bool) -> None:
+        if isinstance(result, Broken) and result.local:
+            self._note(f"a call failed here: {result.local}")
+        self._feed(lambda: self._session.ended(entry_id, result, stopped=stopped, now=self._now()))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- time
+
+    def _now(self) -> Instant:
+        return Instant(self._clock.own_ms(), time.monotonic_ns() // 1_000_000)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        pause_s = max(0, self._session.deadline() - self._now().mono) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(pause_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._feed(lambda: self._session.tick(self._now()))
+
+    async def _keep_keys(self) -> None:
+        """Publish the day's prekeys, and a new card in time (envelope §3.4, §7 "Rotation")."""
+        told = ""
+        while True:
+            await asyncio.sleep(_KEYS_EVERY_S)
+            now = self._clock.own_ms()
+            try:
+                if self._account.renewal_due(now):
+                    await asyncio.to_thread(self._account.renew, now)
+                    await self._http.publish()
+                elif self._account.rotation_due(now):
+                    await self._http.publish_prekeys()
+            except RinglineError as error:
+                if not isinstance(error, TransportError) and str(error) != told:
+                    told = str(error)
+                    self._note(f"the keys could not be renewed: {error}")
+
+
+def _new_context_id() -> str:
+    return f"ctx_{b64encode(secrets.token_bytes(_CONTEXT_BYTES))}"
