@@ -114,9 +114,9 @@ async def test_the_twenty_first_damaged_frame_is_answered_and_ends_the_connectio
 
 
 async def test_a_handle_that_may_not_be_reached_is_unknown(scene: Scene) -> None:
-    policy = {"offline": False, "accept": "listed", "allow": [], "block": []}
+    policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": [], "block": []}
     assert (await scene.carol.ask("PUT", "/v1/handles/carol/policy", policy)).status == 200
-    answers = []
+    answers: list[dict[str, Any]] = []
     for name in ("carol", "nobody"):
         async with scene.alice.calling(name) as line:
             await line.send(scene.alice.request(correlation_id="1" * 32))
@@ -250,7 +250,7 @@ async def test_a_sync_call_cannot_be_replayed(scene: Scene) -> None:
 
 
 async def test_the_parties_of_a_call_see_each_others_keys(scene: Scene) -> None:
-    policy = {"offline": False, "accept": "listed", "allow": ["alice"], "block": []}
+    policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": ["alice"], "block": []}
     for who in (scene.alice, scene.bob):
         assert (await who.ask("PUT", f"/v1/handles/{who.handle}/policy", policy)).status == 200
     assert (await scene.bob.ask("GET", "/v1/handles/alice")).status == 404

@@ -63,7 +63,7 @@ async def test_both_roles_come_in(relay: RelayServer) -> None:
 async def test_a_callers_handshake_does_not_look_at_its_target(relay: RelayServer) -> None:
     alice = await Owner.enrolled("alice", relay.port)
     await Owner.enrolled("bob", relay.port)
-    answers = []
+    answers: list[Answer] = []
     for target in ("/v1/call/bob", "/v1/call/nobody"):
         answers.append(await upgrade(relay, target, bearer(alice, target)))
     assert [answer.status for answer in answers] == [101, 101]

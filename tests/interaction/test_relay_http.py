@@ -156,7 +156,7 @@ async def test_listed_pages_and_no_others_may_read_answers() -> None:
 async def test_whatever_is_missing_is_missing_in_the_same_bytes(relay: RelayServer) -> None:
     bob = await Owner.enrolled("bob", relay.port)
     alice = await Owner.enrolled("alice", relay.port)
-    closed = {"offline": False, "accept": "listed", "allow": [], "block": []}
+    closed: dict[str, Any] = {"offline": False, "accept": "listed", "allow": [], "block": []}
     assert (await alice.ask("PUT", "/v1/handles/alice/policy", closed)).status == 200
     answers = [
         await exchange(relay.port, "GET", "/nowhere"),
@@ -305,7 +305,7 @@ async def test_every_route_but_the_public_ones_asks_for_a_log_in(relay: RelaySer
 async def test_one_handle_is_as_forbidden_as_another(relay: RelayServer) -> None:
     bob = await Owner.enrolled("bob", relay.port)
     await Owner.enrolled("alice", relay.port)
-    answers = []
+    answers: list[Answer] = []
     for other in ("alice", "nobody"):
         answers += [
             await bob.ask("PUT", f"/v1/handles/{other}", bob.publication()),
@@ -437,7 +437,7 @@ async def test_a_policy_is_replaced_as_a_whole(relay: RelayServer) -> None:
     bob, alice = await Owner.enrolled("bob", relay.port), await Owner.enrolled("alice", relay.port)
     path = "/v1/handles/bob/policy"
     assert (await bob.ask("GET", path)).body == GOOD_POLICY
-    policy = {"offline": False, "accept": "listed", "allow": ["carol", "alice"], "block": []}
+    policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": ["carol", "alice"], "block": []}
     assert (await bob.ask("PUT", path, policy)).json() == policy
     assert (await bob.ask("PUT", path, policy)).json() == policy
     assert (await alice.ask("GET", "/v1/handles/bob")).status == 200

@@ -5,6 +5,7 @@ import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ async def test_with_a_file_a_relay_remembers(tmp_path: Path) -> None:
         bob = await Owner.enrolled("bob", relay.port)
         alice = await Owner.enrolled("alice", relay.port)
         gone = await Owner.enrolled("gone", relay.port)
-        policy = {"offline": False, "accept": "listed", "allow": ["alice"], "block": []}
+        policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": ["alice"], "block": []}
         assert (await bob.ask("PUT", "/v1/handles/bob/policy", policy)).status == 200
         revocation = "/v1/handles/gone/revocations"
         assert (await gone.ask("POST", revocation, gone.revocation())).status == 201
