@@ -274,6 +274,32 @@ async def test_a_body_in_chunks_is_bounded_too(relay: RelayServer) -> None:
             await writer.wait_closed()
 
 
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"X-Filler: " + b"x" * 1_000 + b"\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-One: ", b"x" * 1_000),
+        (b"GET /", b"x" * 1_000),
+        (
+            b"POST /v1/tickets HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+            b"X-Trailer: " + b"x" * 1_000 + b"\r\n",
+        ),
+    ],
+)
+async def test_heads_and_trailers_are_bounded(relay: RelayServer, begin: bytes, endless: bytes) -> None:
+    async with asyncio.timeout(10):
+        _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(begin)
+        with contextlib.suppress(ConnectionError):
+            # Well above the bound, and above what the sockets in between hold.
+            for _ in range(64):
+                writer.write(endless * 1_000)
+                await writer.drain()
+            pytest.fail("it takes heads of any length")
+        writer.close()
+    assert (await exchange(relay.port, "GET", "/healthz")).status == 200
+
+
 # --- log-in
 
 

@@ -8,7 +8,7 @@ transport. It asks the gate, writes the answer, and one turn of the loop later l
 import asyncio
 import logging
 import sys
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 import httptools
 from uvicorn.config import Config
@@ -32,6 +32,8 @@ from ringline.relay.edge_link import Departure, Link
 __all__ = ["bind", "bind_port"]
 
 logger = logging.getLogger("ringline.relay.edge")
+
+_HEAD_BYTES: Final = 65_536
 
 
 class _LinkFactory(Protocol):
@@ -187,15 +189,18 @@ class _Upgrade(asyncio.Protocol):
 
 
 class _Port(HttpToolsProtocol):
-    """uvicorn's HTTP, and two things it does not do.
+    """uvicorn's HTTP, and three things it does not do.
 
-    It hands over bytes that a client sent in one piece with its upgrade request, which uvicorn drops, and
-    it does not wait for ever for the head of a request.
+    It hands over bytes that a client sent in one piece with its upgrade request, which uvicorn drops; it
+    does not wait for ever for the head of a request; and it does not take heads and trailers of any length,
+    which the parser keeps in memory.
     """
 
     _head_timeout: ClassVar[float]
     _head_timer: asyncio.TimerHandle | None = None
     _segment: bytes = b""
+    _steps: int = 0
+    _kept: int = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -210,14 +215,28 @@ class _Port(HttpToolsProtocol):
             # The next request of a kept connection begins: uvicorn stops its own timer here.
             self._await_head()
         self._segment = data
+        steps = self._steps
         try:
             super().data_received(data)
         finally:
             self._segment = b""
+        # What brings neither the end of a head nor a piece of a body is kept by the parser.
+        self._kept = self._kept + len(data) if self._steps == steps else 0
+        if self._kept > _HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("Request head too large.")
 
     def on_headers_complete(self) -> None:
+        self._steps += 1
         self._head_arrived()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._steps += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._steps += 1
+        super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
         # Called while uvicorn handles the parser's exception, which says where the request ended.
