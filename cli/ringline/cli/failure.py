@@ -5,6 +5,7 @@ relay's word, the peer's signed word and this program's own are never written al
 """
 
 import re
+import textwrap
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -56,13 +57,19 @@ _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
 
 # The libraries say it too, where they know more than this table.
-_STILL_TRUE: Final = re.compile(r"\s?(Nothing was [a-z ]+\.)")
+_STILL_TRUE: Final = re.compile(
+    r"\s?((?:Nothing (?:was|more is)|The call may have run|It may have run)[^.]*\.)"
+)
+# What `_SAYS` says once for all errors of the relay.
+_RELAY_SAYS: Final = " (the relay says so)"
+# Where the command line knows the exact command, and the libraries can only describe it.
+_OURS_FIRST: Final = {(_R, "timeout"), (_L, "timeout"), (_L, "untrusted_key")}
 
 # One row per code: {peer} and {again} are filled in; a line with an {again} that is not known is left out.
 _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_R, "unknown_handle"): _Words(
-        "The relay knows no {peer} that you may call.",
-        _NOTHING_RAN + " The relay does not tell whether the handle exists.",
+        "There is no handle {peer} here that you may call.",
+        _NOTHING_RAN + " A relay does not tell whether a handle exists.",
         ("Check the name, or ask its owner for the contact string that `ringline id show` prints.",),
     ),
     (_R, "offline"): _Words("{peer} is offline.", _NOTHING_RAN, ("{again}",)),
@@ -84,8 +91,8 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     ),
     (_R, "message_too_large"): _Words("The message is over the limit of the relay.", _NOTHING_RAN),
     (_R, "protocol_error"): _Words(
-        "The call was refused, by the relay or by {peer}'s listener.",
-        "Nothing has run. {peer} does not know you, or could not open what arrived.",
+        "{peer} does not know you, or could not open the call.",
+        "Nothing has run.",
         ("If {peer} admits only known callers, send the contact string that `ringline id show` prints.",),
     ),
     (_P, "busy"): _Words("{peer} has no room for this call.", "Nothing has run.", ("{again}",)),
@@ -156,9 +163,15 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
         "What it was doing has stopped; nothing more is known.",
         ("Run it again with RINGLINE_DEBUG=1 and report what it prints.",),
     ),
+    (_L, "timeout"): _Words(
+        "No answer in time.",
+        "The work may have run or may still run on {peer}'s side.",
+        ("{again}", "Do not send it anew without that --id: it could run twice."),
+    ),
     (_L, "detached"): _Words(
         "Stopped waiting, without a confirmation.",
         "Whether the work runs, has ended or was stopped is not known here.",
+        ("{again}",),
     ),
     (_E, "canceled"): _Words(
         "Canceled, and confirmed.", "The work was removed before it began, or was seen to stop."
@@ -190,7 +203,7 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
         error = RinglineError(f"a fault in Ringline itself: {type(error).__name__}")
     info = error.info
     words = _WORDS.get((info.family, info.code), _Words("{summary}", _NOTHING_KNOWN))
-    said, still = _parted(str(error))
+    said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or ""}
     detail: str | None = None
     offered: tuple[str, ...] = ()
@@ -200,7 +213,8 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
     # An error that was given words of its own knows more than the table.
     if said == info.summary or isinstance(error, PeerFailure):
         what = words.what.format_map(facts)
-    steps = [error.next_step] if error.next_step else []
+    ours_first = (info.family, info.code) in _OURS_FIRST and again is not None
+    steps = [error.next_step] if error.next_step and not ours_first else []
     steps += [
         template.format_map(facts)
         for template in (() if steps else words.next)
@@ -249,7 +263,9 @@ def lines(explanation: Explanation) -> list[str]:
         rows.append(f"    their words:  {shown_line(explanation.detail)}")
     if explanation.offered:
         rows.append(f"    offered:  {', '.join(map(shown_line, explanation.offered))}")
-    rows.append(f"  {explanation.says} {explanation.still}")
+    rows += textwrap.wrap(
+        shown_line(f"{explanation.says} {explanation.still}"), 96, initial_indent="  ", subsequent_indent="  "
+    )
     for number, step in enumerate(explanation.next):
         rows.append(f"  {'Next:' if number == 0 else '     '}  {shown_line(step)}")
     ids = [

@@ -1,11 +1,9 @@
 """Which relay, which own identity, and where its passphrase comes from."""
 
-import secrets
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -14,13 +12,7 @@ from ringline.client.address import RelayAddress
 from ringline.client.home import Home, read_private
 from ringline.protocol.errors import ConfigError
 
-__all__ = ["DEFAULT_PREFIX", "Locking", "default_handle", "locking", "open_account"]
-
-DEFAULT_PREFIX: Final = "caller-"
-"""How the identity is named that calls when no other was chosen."""
-
-_SUFFIX_CHARS: Final = 10
-_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"
+__all__ = ["Locking", "locking", "open_account"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +39,16 @@ def locking(address: RelayAddress, passphrase_file: str | None, plain: bool) -> 
     return Locking(prompt, True if plain or address.is_local else None)
 
 
-def default_handle(home: Home, address: RelayAddress) -> str:
-    """Return the handle of the identity that calls when no other was chosen; made up once per relay.
-
-    It cannot be guessed, so that nobody else has taken it.
-    """
-    own = [handle for handle in home.handles(address) if handle.startswith(DEFAULT_PREFIX)]
-    return own[0] if own else DEFAULT_PREFIX + "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX_CHARS))
-
-
 def open_account(
     home: Home, address: RelayAddress, handle: str | None, lock: Locking
 ) -> tuple[Account, bool]:
     """Load an own identity, or make it. Returns it and whether it is new.
 
-    Without ``handle`` it is the default one. Of two processes that do this at a time one makes it, and the
-    other uses the same.
+    Without ``handle`` it is the one that calls when no other is named.
     """
     now = time.time_ns() // 1_000_000
-    if handle is not None:
-        return Account.open(home, address, handle, now, passphrase=lock.passphrase, plain=lock.plain)
-    with home.lock(home.realm_folder(address)):
-        chosen = default_handle(home, address)
-        return Account.open(home, address, chosen, now, passphrase=lock.passphrase, plain=lock.plain)
+    chosen = handle if handle is not None else home.default_handle(address)
+    return Account.open(home, address, chosen, now, passphrase=lock.passphrase, plain=lock.plain)
 
 
 def _first_line(path: Path) -> str:

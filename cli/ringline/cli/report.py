@@ -21,7 +21,7 @@ __all__ = ["RELAY_SAYS", "LiveReport", "PlainReport", "Report", "SilentReport", 
 RELAY_SAYS: Final = "relay says"
 """Beside what nobody has signed."""
 
-_SAYS_COLUMN: Final = 44
+_SAYS_COLUMN: Final = 22
 # For terminals and files that are not UTF-8.
 _ASCII: Final = str.maketrans({"✓": "+", "✗": "x", "●": "*", "→": "->", "–": "-", "·": "|", "…": "..."})
 _STYLES: Final = {"✓": "green", "✗": "red", "●": "cyan", "!": "yellow"}

@@ -34,14 +34,14 @@ def test_each_change_is_a_line_with_its_time_and_its_source(capsys: pytest.Captu
     assert told.out == ""
     assert told.err.splitlines() == [
         "    0.00s sealed for bob",
-        "    0.25s ringing                             relay says",
-        "✓   1.25s completed                           signed by bob",
+        "    0.25s ringing       relay says",
+        "✓   1.25s completed     signed by bob",
     ]
 
 
 def test_what_is_told_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     PlainReport(Clock()).line("!", "a\x1b[2J\nb", "\u202ebob")
-    assert capsys.readouterr().err == "!   0.00s a\\x1b[2J\\x0ab" + " " * 23 + "\\u202ebob\n"
+    assert capsys.readouterr().err == "!   0.00s a\\x1b[2J\\x0ab" + "  " + "\\u202ebob\n"
 
 
 def test_a_document_comes_without_a_report(capsys: pytest.CaptureFixture[str]) -> None:

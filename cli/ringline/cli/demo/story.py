@@ -196,11 +196,11 @@ def _row(entry: Passed) -> Sequence[str]:
     way = f"{who} → relay" if entry.direction == "to relay" else f"relay → {who}"
     clear = [
         f"{name} {_short(frame[name])}"
-        for name in ("from", "state", "terminal", "call_id", "message_id")
+        for name in ("from", "state", "terminal", "call_id")
         if name in frame
     ]
     if "envelope" in frame:
-        clear.append(f"{len(frame['envelope']['ct']):,} characters of ciphertext")
+        clear.append(f"{len(frame['envelope']['ct']):,} characters sealed")
     return (way, f"{entry.size:,}", frame["type"], ", ".join(clear))
 
 

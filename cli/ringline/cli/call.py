@@ -1,0 +1,295 @@
+"""`ringline call`."""
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from ringline.cli.app import Invocation
+from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.page import command as page
+from ringline.protocol.errors import Family
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ringline.caller import Reply, RunningCall
+    from ringline.cli.report import Report
+
+__all__ = ["command"]
+
+_L, _R, _P, _E = Family.LOCAL, Family.RELAY, Family.PEER, Family.END
+_CONTACT = "ringline://"
+
+
+@page(
+    "call",
+    examples=[
+        ("the reply is printed on standard output", 'ringline call echo "hello"'),
+        ("the message comes from a file, or from standard input", "ringline call reviewer --file patch.diff"),
+        (
+            "a task with arguments, and one JSON document as the answer",
+            "ringline call reviewer --task review --arg strict:=true --json - < patch.diff",
+        ),
+        (
+            "a peer whose key you were given: it is pinned, whatever the relay shows",
+            "ringline call 'ringline://bob@relay.example/#k=…' \"hello\"",
+        ),
+    ],
+    exits=[
+        (0, "completed: the reply is printed"),
+        (_E, "failed"),
+        (_L, "config"),
+        (_R, "unknown_handle"),
+        (_R, "offline"),
+        (_R, "busy"),
+        (_R, "rate_limited"),
+        (_R, "timeout"),
+        (_R, "canceled"),
+        (_R, "unauthorized"),
+        (_L, "untrusted_key"),
+        (_L, "key_changed"),
+        (_L, "bad_signature"),
+        (_P, "task_unknown"),
+        (_L, "relay_unreachable"),
+        (_L, "protocol_error"),
+        (_L, "message_too_large"),
+        (_L, "detached"),
+    ],
+    then="ringline errors show CODE, for what a code means",
+)
+@click.argument("handle")
+@click.argument("text", required=False)
+@click.option("--file", metavar="FILE", help="Read the message from this file; - is standard input.")
+@click.option("--task", metavar="TASK", help="A task that the callee offers.")
+@click.option(
+    "--arg",
+    "arguments",
+    metavar="NAME=TEXT",
+    multiple=True,
+    help="An argument of the task; NAME:=JSON for other values than text. May be repeated.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="How long to wait. [default: 390]",
+)
+@click.option(
+    "--id",
+    "message_id",
+    metavar="MESSAGE_ID",
+    help="Name the message: repeated under the same id it never runs twice, and its reply is given again.",
+)
+@click.option(
+    "--trust-new", is_flag=True, help="Pin the key that the relay shows for a handle that is not known yet."
+)
+@click.option(
+    "--contact", "contacts", metavar="STRING", multiple=True, help="Pin the key of this contact string first."
+)
+@identity_option("The own identity that calls. [default: one made for this relay]")
+@relay_options
+@locking_options
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    handle: str,
+    text: str | None,
+    file: str | None,
+    task: str | None,
+    arguments: tuple[str, ...],
+    timeout: float | None,
+    message_id: str | None,
+    trust_new: bool,
+    contacts: tuple[str, ...],
+    own: str | None,
+    relay: str,
+    realm: str | None,
+    passphrase_file: str | None,
+    plain: bool,
+    machine: bool,
+) -> int:
+    """Call HANDLE with a message and print the signed reply.
+
+    HANDLE is a name at the relay, or a contact string. TEXT is the message; - reads standard input.
+    Standard output gets the reply and nothing else, ended by one line feed if it does not end with one;
+    status goes to standard error. Ctrl-C asks for the work to be stopped, and waits for the confirmation.
+    """
+    import asyncio
+    import secrets
+
+    from ringline.caller import AsyncCaller
+    from ringline.cli.identity import locking
+    from ringline.cli.interrupt import Interrupts, guarded
+    from ringline.cli.message import read_message
+    from ringline.cli.output import require_output, write_document, write_reply
+    from ringline.cli.report import open_report
+    from ringline.client import RelayAddress
+    from ringline.protocol.contact import Contact
+    from ringline.protocol.encoding import b64encode
+
+    require_output()
+    invocation: Invocation = context.obj
+    known = [Contact.parse(contact) for contact in contacts]
+    if handle.startswith(_CONTACT):
+        known.append(Contact.parse(handle))
+        handle = known[-1].handle
+    if known and context.get_parameter_source("relay") is ParameterSource.DEFAULT:
+        # A contact string says where its realm is reached.
+        relay, realm = known[-1].base_url, realm or known[-1].realm
+    address = RelayAddress.parse(relay, realm)
+    args = _arguments(arguments)
+    message_id = message_id or secrets.token_hex(16)
+    invocation.peer = handle
+    invocation.again = _again(context, handle, text, file, task, message_id)
+    message = read_message(text, file)
+    lock = locking(address, passphrase_file, plain)
+    notes: list[str] = []
+    report = open_report(machine=machine)
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        report.line("!", sentence)
+
+    async def call() -> None:
+        caller = AsyncCaller(
+            own,
+            relay=address.base_url,
+            realm=address.realm,
+            passphrase=lock.passphrase,
+            plain=lock.plain,
+            trust_new=True if trust_new else None,
+            contacts=known,
+            note=note,
+        )
+        with Interrupts() as interrupts:
+            try:
+                running = caller.start(
+                    handle, message, task=task, args=args, timeout=timeout, message_id=message_id
+                )
+                story = asyncio.ensure_future(_narrate(running, report))
+                try:
+                    reply = await _asked(guarded(running, interrupts, report))
+                    await story
+                finally:
+                    story.cancel()
+            finally:
+                report.close()
+                await caller.close()
+        report.line("✓", "completed", f"signed by {reply.signed_by}")
+        report.close()
+        if machine:
+            write_document(
+                {
+                    "v": 1,
+                    "ok": True,
+                    "authenticated": True,
+                    "reply": {
+                        "text": reply.text,
+                        "value": reply.value,
+                        "task": reply.task,
+                        "context_id": reply.context_id,
+                    },
+                    "signed_by": {
+                        "handle": reply.signed_by.handle,
+                        "fingerprint": reply.signed_by.fingerprint,
+                        "public_key": b64encode(reply.signed_by.ipk),
+                    },
+                    "call_id": reply.call_id,
+                    "message_id": reply.message_id,
+                    "notes": notes,
+                }
+            )
+        else:
+            write_reply(reply.text)
+
+    asyncio.run(call())
+    return 0
+
+
+async def _asked(waiting: "Coroutine[Any, Any, Reply]") -> "Reply":
+    """Await a reply; keys that the relay does not show are, to a caller, a handle that he may not reach."""
+    from ringline.protocol.errors import HttpProblem, RelayError
+
+    try:
+        return await waiting
+    except HttpProblem as error:
+        if error.code == "not_found":
+            raise RelayError(code="unknown_handle", message_id=error.message_id) from error
+        raise
+
+
+async def _narrate(running: "RunningCall", report: "Report") -> None:
+    """Tell the events of a call as they come, and explain a state that lasts."""
+    import asyncio
+
+    from ringline.cli.report import RELAY_SAYS
+
+    peer = running.callee
+    lasting = {
+        "sent": "no word of the relay yet",
+        "ringing": f"{peer}'s listener has not taken the call yet",
+        "answered": f"{peer} has the call and has not begun yet",
+        "working": f"{peer} is at work; Ctrl-C asks for it to be stopped",
+    }
+    timer: asyncio.TimerHandle | None = None
+    try:
+        async for event in running.events():
+            if timer is not None:
+                timer.cancel()
+            match event.name:
+                case "sealed":
+                    report.line(" ", f"sealed for {peer} {event.note}")
+                case "ringing" | "answered" | "working":
+                    report.state(event.name)
+                case "offline" | "busy" | "rate_limited":
+                    report.line("!", f"{event.name}; trying once more", RELAY_SAYS)
+                case "sent_again":
+                    report.line("!", "sent again under the same message id")
+                case "reconnecting":
+                    report.line("!", f"connecting again: {event.note}")
+                case _:
+                    pass
+            if event.name in lasting:
+                timer = asyncio.get_running_loop().call_later(3, report.hint, lasting[event.name])
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _arguments(words: tuple[str, ...]) -> dict[str, Any] | None:
+    """Read ``NAME=TEXT`` and ``NAME:=JSON``."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_json = name.endswith(":")
+        name = name.removesuffix(":")
+        if not equals or not name:
+            raise click.UsageError(f"--arg takes NAME=TEXT or NAME:=JSON, and {word!r} is neither")
+        if name in found:
+            raise click.UsageError(f"--arg {name} is given twice")
+        try:
+            found[name] = json.loads(value) if is_json else value
+        except ValueError:
+            raise click.UsageError(
+                f"the value of --arg {name}:= is no JSON; for text write {name}=…"
+            ) from None
+    return found or None
+
+
+def _again(
+    context: click.Context, handle: str, text: str | None, file: str | None, task: str | None, message_id: str
+) -> str:
+    """Return the command that repeats the call under its message id. What it says is left out."""
+    words = ["ringline", "call", handle, "--id", message_id]
+    for name, option in (("own", "--as"), ("relay", "--relay"), ("realm", "--realm")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            words += [option, context.params[name]]
+    words += ["--task", task] if task else []
+    line = shlex.join(words) + (" --arg …" if context.params["arguments"] else "")
+    if file is not None:
+        return f"{line} --file {shlex.quote(file)}"
+    return f"{line} -" if text == "-" else f'{line} "…"'
