@@ -37,12 +37,19 @@ _FAILED: Final = 1
 
 Verdict: TypeAlias = Literal["killed", "SURVIVED", "BROKEN"]
 
-# A mutant that is not the one under test would survive for no reason of its own, or be killed by none.
-_GUARD: Final = """
-import ringline.protocol, pathlib
+# A plugin for pytest. It stops when something else than the mutant would be tested, and runs the tests by
+# example before those by property, which take longer.
+_PLUGIN: Final = """
+import pathlib
+import ringline.protocol
+
 here = pathlib.Path(__file__).parent
 found = pathlib.Path(ringline.protocol.__file__)
 assert found.is_relative_to(here), f"the mutant is not what is tested, but {found}"
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: getattr(item.obj, "is_hypothesis_test", False))
 """
 
 
@@ -80,10 +87,10 @@ class DoesNotApply(Exception):
 
 
 def make_copy(folder: Path, mutant: Mutant | None) -> None:
-    """Write the package with the change, and the guard, into ``folder``."""
+    """Write the package with the change, and the plugin, into ``folder``."""
     package = folder / "ringline" / "protocol"
     shutil.copytree(_PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "mutant_guard.py").write_text(_GUARD)
+    (folder / "mutant_plugin.py").write_text(_PLUGIN)
     if mutant is None:
         return
     file = package / f"{mutant.module}.py"
@@ -108,7 +115,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
-    command += ["-p", "mutant_guard", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider"]
+    command += ["-p", "mutant_plugin", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider"]
     code, output = _PASSED, ""
     for test in tests:
         try:

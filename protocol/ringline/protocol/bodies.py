@@ -241,7 +241,7 @@ def cut_detail(text: str) -> str:
 def _encode(body: _T, decoder: msgspec.json.Decoder[_T]) -> bytes:
     try:
         # Not msgspec's encoder, which writes NaN as null and a set in any order.
-        text = json.dumps(body, default=_members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(body, default=_members, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise BodyError(f"this cannot be written as JSON: {type(error).__name__}") from None

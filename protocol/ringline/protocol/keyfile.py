@@ -43,7 +43,7 @@ _MEMORY_KIB_RANGE: Final = range(8 * 1_024, 1_024 * 1_024 + 1)
 
 _PLAIN: Final = "ringline-key v1 plain"
 _SEALED: Final = re.compile(
-    r"ringline-key v1 argon2id t=([1-9][0-9]{0,9}) m=([1-9][0-9]{0,9}) p=1 salt=([^ ]+) nonce=([^ ]+)"
+    r"ringline-key v1 argon2id t=(0|[1-9][0-9]{0,9}) m=(0|[1-9][0-9]{0,9}) p=1 salt=([^ ]+) nonce=([^ ]+)"
 )
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _RESTORE: Final = "restore the file from a backup; nothing was changed"

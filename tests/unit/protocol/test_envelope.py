@@ -553,6 +553,20 @@ def test_a_body_longer_than_the_plaintext_is_refused(call: Call, size: int) -> N
         )
 
 
+@pytest.mark.parametrize("size", [REQUEST_CAP_BYTES - 68, 0xFFFF_FFFF])
+def test_a_body_longer_than_a_plaintext_at_the_cap_is_refused_though_the_padding_is_right(
+    call: Call, size: int
+) -> None:
+    """At the cap every longer body has the same amount of padding, so that check alone would pass it."""
+    body = request_body(call)
+    plaintext = plaintext_of(call.context, body, call.alice.operational, size=size, length=REQUEST_CAP_BYTES)
+    assert padded_size(size, REQUEST_CAP_BYTES) == len(plaintext)
+    with refused("plaintext length"):
+        open_request(
+            craft(call.context, plaintext), call.bob.sealing, call.context, call.alice.operational.public
+        )
+
+
 @pytest.mark.parametrize("length", [2047, 2049, 2112, 4096, REQUEST_CAP_BYTES])
 def test_any_other_amount_of_padding_is_refused(call: Call, length: int) -> None:
     plaintext = plaintext_of(call.context, request_body(call), call.alice.operational, length=length)
@@ -745,13 +759,6 @@ def test_parties_of_malformed_parts_are_not_made() -> None:
     ):
         with pytest.raises(ProtocolError):
             Recipient(handle, ipk, suite, public)
-
-
-def test_one_public_key_has_another_id_in_another_suite() -> None:
-    from ringline.protocol.suites import key_id
-
-    public = agent("bob", 1).sealing.public
-    assert key_id(1, public) != key_id(2, public)
 
 
 def test_an_envelope_has_exactly_the_members_of_the_protocol(call: Call) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ringline.protocol import suites
 from ringline.protocol.errors import CannotOpen, ConfigError, WeakKey
 from ringline.protocol.suites import HYBRID, SUITES, X25519, Suite, available_suites, key_id
+from ringline.protocol.transcript import digest, label
 from ringline_testing.agents import seed
 
 P = 2**255 - 19
@@ -61,6 +62,12 @@ def test_the_seed_of_suite_2_is_expanded_by_plain_shake256() -> None:
     lattice = mlkem.MLKEM768PrivateKey.from_seed_bytes(expanded[:64]).public_key().public_bytes_raw()
     curve = x25519.X25519PrivateKey.from_private_bytes(expanded[64:]).public_key().public_bytes_raw()
     assert HYBRID.private_from_seed(SEED).public == lattice + curve
+
+
+def test_the_id_of_a_key_binds_its_suite() -> None:
+    public = X25519.private_from_seed(SEED).public
+    assert key_id(1, public) == digest(label("key") + b"\x00\x01" + public)
+    assert key_id(1, public) != key_id(2, public)
 
 
 @pytest.mark.parametrize("size", [0, 31, 33, 64, 96])
