@@ -19,6 +19,7 @@ PURE = (
     "ringline.protocol.frames",
     "ringline.protocol.identity",
     "ringline.protocol.instant",
+    "ringline.protocol.jsontext",
     "ringline.protocol.keyfile",
     "ringline.protocol.lifecycle",
     "ringline.protocol.limits",
