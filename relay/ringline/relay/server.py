@@ -329,6 +329,8 @@ def run_dev(
     options = RelayOptions(
         host=host, port=port, db=db, edge=edge, settings=Settings().with_values(values or {})
     )
+    # What strangers send is no reason to write a line for each; our own loggers say what matters.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(options, say))
 

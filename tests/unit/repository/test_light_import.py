@@ -17,7 +17,10 @@ CASES = {
     | {"asyncio", "sqlite3", "websockets", "ringline.client", "ringline.listener", "ringline.caller"},
     "ringline.caller": SERVER | TERMINAL | NEVER | {"ringline.listener", "ringline.cli"},
     "ringline.listener": SERVER | TERMINAL | NEVER | {"ringline.caller", "ringline.cli"},
-    "ringline.relay": TERMINAL | NEVER | {"ringline.client", "ringline.listener", "ringline.caller"},
+    # uvicorn itself loads click.
+    "ringline.relay": (TERMINAL - {"click"})
+    | NEVER
+    | {"ringline.client", "ringline.listener", "ringline.caller"},
     "ringline.cli": SERVER | NEVER | {"rich", "websockets", "ringline.listener", "ringline.caller"},
 }
 
