@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -72,13 +72,14 @@ def spoken(process: subprocess.Popen[bytes], pattern: str) -> re.Match[str]:
     return match
 
 
-def run(argv: list[str], environment: dict[str, str] | None = None) -> str:
-    """What a program that ends well writes to standard output."""
-    ended = subprocess.run(
-        argv, capture_output=True, text=True, timeout=BOUND_S, env=environment, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+def ended(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=BOUND_S, env=environment, check=False)
+
+
+def well(process: subprocess.CompletedProcess[str]) -> str:
+    """What a program that ended well has written to standard output."""
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +88,31 @@ def relay() -> Iterator[str]:
         yield match[1]
 
 
+def loaded() -> Any:
+    spec = importlib.util.spec_from_file_location("outsider", OUTSIDER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Outsider:
-    """The command line of outsider.py for one handle."""
+    """The command line of outsider.py for one handle, whose keys are published within this process."""
 
     def __init__(self, relay: str, folder: Path, handle: str, suite: int = 2) -> None:
         self.state = folder / f"{handle}.json"
         self.options = command("--relay", relay, "--handle", handle, "--state", self.state)
-        run(command(sys.executable, OUTSIDER, "publish", *self.options, "--suite", str(suite)))
+        peer = loaded().Peer(relay, handle, str(self.state), suite)
+        peer.http("PUT", f"/v1/handles/{handle}", body=peer.state["keys"])
+
+    def attempt(self, to: str, message: str) -> subprocess.CompletedProcess[str]:
+        return ended(command(sys.executable, OUTSIDER, "call", *self.options, "--to", to, message))
 
     def call(self, to: str, message: str) -> str:
-        return run(command(sys.executable, OUTSIDER, "call", *self.options, "--to", to, message))
+        return well(self.attempt(to, message))
 
-    def answers(self, count: int) -> Any:
+    def answers(self, count: int) -> AbstractContextManager[re.Match[str]]:
         argv = command(sys.executable, OUTSIDER, "answer", *self.options, "--count", str(count))
         return running(argv, "listening\n")
 
@@ -116,7 +130,10 @@ def test_the_outsider_stands_alone() -> None:
     assert "importlib" not in roots
     assert len([line for line in text.splitlines() if line.strip()]) < 300  # blank lines aside
     look = "import runpy, sys; runpy.run_path(sys.argv[1]); print(any('ringline' in m for m in sys.modules))"
-    assert run(command(sys.executable, "-c", look, OUTSIDER)) == "False\n"
+    assert well(ended(command(sys.executable, "-c", look, OUTSIDER))) == "False\n"
+
+
+LONG = "ß世界 x" * 6_400  # 64,000 bytes, the longest message there may be
 
 
 @pytest.mark.parametrize(("caller", "callee"), [(2, 1), (1, 2)])
@@ -124,14 +141,63 @@ def test_outsider_calls_outsider(relay: str, tmp_path: Path, caller: int, callee
     """The suite is that of the callee's prekey, whatever the caller publishes for himself."""
     ann = Outsider(relay, tmp_path, f"ann-{caller}{callee}", caller)
     ben = Outsider(relay, tmp_path, f"ben-{caller}{callee}", callee)
-    with ben.answers(2):
-        assert ann.call(f"ben-{caller}{callee}", "grüße, 世界") == "GRÜSSE, 世界\n"
-        assert ann.call(f"ben-{caller}{callee}", "x" * 64_000) == "X" * 64_000 + "\n"
+    with ben.answers(1):
+        assert ann.call(f"ben-{caller}{callee}", LONG) == LONG.upper() + "\n"
 
 
 def test_publishing_again_changes_nothing(relay: str, tmp_path: Path) -> None:
-    first = Outsider(relay, tmp_path, "again").state.read_text()
-    assert Outsider(relay, tmp_path, "again").state.read_text() == first
+    state = tmp_path / "state"
+    publish = command(
+        sys.executable, OUTSIDER, "publish", "--relay", relay, "--handle", "again", "--state", state
+    )
+    well(ended([*publish, "--suite", "1"]))
+    first = state.read_text()
+    assert json.loads(first)["suite"] == 1
+    assert state.stat().st_mode & 0o077 == 0
+    well(ended(publish))
+    assert state.read_text() == first
+
+
+class Product:
+    """The installed command line, with a home of its own."""
+
+    def __init__(self, relay: str, home: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RINGLINE", "XDG"))}
+        self.environment = kept | {"HOME": str(home)}
+        self.relay = relay
+
+    def command(self, verb: str, *words: str) -> list[str]:
+        return command(RINGLINE, verb, "--relay", self.relay, *words)
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return ended(self.command("call", *words), self.environment)
+
+    def listens(self, handle: str, *program: str) -> AbstractContextManager[re.Match[str]]:
+        return running(self.command("listen", "--as", handle, "--run", *program), "ready", self.environment)
+
+
+@pytest.mark.parametrize("suite", [1, 2])
+def test_the_product_calls_the_outsider(relay: str, tmp_path: Path, suite: int) -> None:
+    outsider, product = Outsider(relay, tmp_path, f"out-{suite}", suite), Product(relay, tmp_path)
+    with outsider.answers(1):
+        assert well(product.call(f"out-{suite}", "grüße, 世界")) == "GRÜSSE, 世界\n"
+
+
+def test_the_product_reads_the_refusal_of_the_outsider(relay: str, tmp_path: Path) -> None:
+    outsider, product = Outsider(relay, tmp_path, "out-task"), Product(relay, tmp_path)
+    with outsider.answers(1):
+        refused = product.call("out-task", "--task", "unheard-of", "hush")
+        assert (refused.returncode, refused.stdout) == (25, ""), refused.stderr
+
+
+def test_the_outsider_calls_the_product(relay: str, tmp_path: Path) -> None:
+    outsider, product = Outsider(relay, tmp_path, "out-caller"), Product(relay, tmp_path)
+    with product.listens("echo", "cat"):
+        assert outsider.call("echo", LONG) == LONG + "\n"
+    with product.listens("echo", "false"):
+        failed = outsider.attempt("echo", "hush")
+        assert failed.returncode == 1
+        assert "peer: failed, agent_error" in failed.stderr
 
 
 # The parts that need a relay which stores calls, played by the test.
@@ -156,15 +222,6 @@ class Stage:
 
     def recv(self, _timeout: float) -> str:
         return json.dumps(next(self.frames))
-
-
-def loaded() -> Any:
-    spec = importlib.util.spec_from_file_location("outsider", OUTSIDER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Cast:
