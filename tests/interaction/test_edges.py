@@ -440,6 +440,29 @@ async def test_a_slow_reader_is_dropped_at_the_bound_and_others_go_on(stage: Sta
         assert await fast.next() == ("message", b"still here", None)
 
 
+async def test_sending_never_calls_the_receiver(stage: Stage) -> None:
+    async with stage.meet(replace(CALM, max_buffered=100_000, drop_timeout=0.05), lazy=True) as (_, receiver):
+        for _number in range(200):
+            receiver.connection.send(b"x" * 100_000)
+        assert receiver.pending() == []
+        assert await receiver.next() == ("closed", 1008, False)
+
+
+async def test_a_peer_that_half_closes_and_does_not_read_is_not_waited_for(stage: Stage) -> None:
+    async with (
+        stage.serve(replace(CALM, drop_timeout=0.05)) as server,
+        connect(server.port, lazy=True) as peer,
+    ):
+        await peer.open()
+        receiver = await stage.door.entered()
+        while receiver.connection.buffered() < 1_000_000:
+            receiver.connection.send(b"x" * 100_000)
+            await asyncio.sleep(0)
+        peer.writer.write_eof()
+        assert await receiver.next() == ("closed", None, False)
+        await until(lambda: not server.state.connections)
+
+
 async def test_a_slow_reader_that_wakes_up_in_time_reads_why(stage: Stage) -> None:
     async with stage.meet(replace(CALM, max_buffered=200_000), lazy=True) as (peer, receiver):
         while not (told := receiver.pending()):
@@ -487,7 +510,9 @@ async def test_many_sends_of_one_turn_leave_together(stage: Stage) -> None:
 
 # --- keep-alive
 
+# A peer that never answers is soon given up; one that does has all the time that a busy machine needs.
 QUICK = replace(CALM, ping_interval=0.05, ping_timeout=0.05, drop_timeout=0.05)
+OFTEN = replace(CALM, ping_interval=0.02, ping_timeout=5)
 
 
 async def test_a_silent_peer_is_dropped(stage: Stage) -> None:
@@ -498,9 +523,19 @@ async def test_a_silent_peer_is_dropped(stage: Stage) -> None:
         await peer.gone()
 
 
+async def test_a_peer_that_falls_silent_is_dropped(stage: Stage) -> None:
+    async with stage.meet(replace(CALM, ping_interval=0.01, ping_timeout=0.5)) as (peer, receiver):
+        peer.send(masked(TEXT, b"x"))
+        assert await receiver.next() == ("message", b"x", None)
+        assert await peer.frame() == Frame(PING, b"")
+        peer.send(masked(PONG))
+        assert await peer.frame() == Frame(PING, b"")
+        assert await peer.close_frame() == (1008, "idle")
+
+
 @pytest.mark.parametrize("answer", [masked(PONG), masked(TEXT, b"x"), masked(TEXT, b"x", flags=MORE)])
 async def test_any_frame_keeps_a_peer(stage: Stage, answer: bytes) -> None:
-    async with stage.meet(QUICK) as (peer, receiver):
+    async with stage.meet(OFTEN) as (peer, receiver):
         for round_ in range(3):
             assert await peer.frame() == Frame(PING, b"")
             peer.send(answer if round_ == 0 or answer[0] != TEXT else masked(CONTINUATION, b"x", flags=MORE))

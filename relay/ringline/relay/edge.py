@@ -187,7 +187,7 @@ class EdgeLimits:
     """More than this waiting for one peer drops it. Must hold the longest message that is ever sent."""
 
     ping_interval: float = PING_INTERVAL_MS / 1000
-    """From one ping to the next; ``ping_timeout`` if that is longer."""
+    """From one ping that was answered to the next."""
 
     ping_timeout: float = PING_TIMEOUT_MS / 1000
     """A peer from which not one whole frame came for so long after a ping is dropped: 1008, ``idle``."""

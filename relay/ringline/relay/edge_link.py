@@ -98,6 +98,7 @@ class Link(ABC):
         "_heard",
         "_limits",
         "_loop",
+        "_pinged",
         "_protocol",
         "_queue",
         "_queued",
@@ -132,6 +133,7 @@ class Link(ABC):
         self._assembly = Assembly(limits.max_message)
         self._state = _State.OPEN
         self._heard = False
+        self._pinged = 0.0
         self._queue: list[bytes] = []
         self._queued = 0
         self._code: int | None = None
@@ -339,13 +341,17 @@ class Link(ABC):
 
     def _ping(self) -> None:
         self._heard = False
+        self._pinged = self._loop.time()
         self._write(frame(PING, b""))
         if self._state is _State.OPEN:
-            self._rearm(self._limits.ping_timeout, self._judge)
+            self._rearm(min(self._limits.ping_interval, self._limits.ping_timeout), self._judge)
 
     def _judge(self) -> None:
-        # protocol §2: any frame counts, not only the pong.
+        limits, elapsed = self._limits, self._loop.time() - self._pinged
         if self._heard:
-            self._rearm(max(0.0, self._limits.ping_interval - self._limits.ping_timeout), self._ping)
+            # protocol §2: any frame counts, not only the pong.
+            self._rearm(max(0.0, limits.ping_interval - elapsed), self._ping)
+        elif elapsed < limits.ping_timeout:
+            self._rearm(min(limits.ping_interval, limits.ping_timeout - elapsed), self._judge)
         else:
-            self._give_up(_POLICY, "idle", self._limits.drop_timeout)
+            self._give_up(_POLICY, "idle", limits.drop_timeout)
