@@ -1,0 +1,177 @@
+"""The `ringline` command as real processes: started, watched line by line, and ended with the test."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "processes_with"]
+
+RINGLINE = str(Path(sys.executable).with_name("ringline"))
+BOUND_S = 30
+"""How long anything is waited for, in seconds."""
+
+
+class Running:
+    """One process in a session of its own. What it writes is read as it comes."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.told: list[str] = []
+        """The lines of its standard error."""
+        self.out = b""
+        """Its standard output, complete once it has ended."""
+        self._news = threading.Condition()
+        self._readers = [threading.Thread(target=self._read_told), threading.Thread(target=self._read_out)]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self.process.pid
+
+    def says(self, pattern: str, after: int = 0) -> re.Match[str]:
+        """Wait for a line of its standard error that matches, from line ``after`` on."""
+
+        def found() -> re.Match[str] | None:
+            return next((match for line in self.told[after:] if (match := re.search(pattern, line))), None)
+
+        with self._news:
+            self._news.wait_for(lambda: found() is not None or self._over(), BOUND_S)
+            match = found()
+        assert match is not None, f"it never said {pattern!r}: {self.told}"
+        return match
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for its end and return the exit code, negative for the signal that ended it."""
+        code = self.process.wait(BOUND_S)
+        for reader in self._readers:
+            reader.join(BOUND_S)
+        return code
+
+    def stop(self) -> None:
+        """End it and all that it started, whatever it takes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.end()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _over(self) -> bool:
+        return not self._readers[0].is_alive()
+
+    def _read_told(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.told.append(line.decode().rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        self.out = self.process.stdout.read()
+
+
+@dataclass
+class Scene:
+    """A home, a relay and whoever else runs in one test. All of it ends with the context manager."""
+
+    folder: Path
+    relay: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    _running: list[Running] = field(default_factory=list[Running])
+
+    def __enter__(self) -> "Scene":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for running in reversed(self._running):
+            running.stop()
+
+    @property
+    def home(self) -> Path:
+        """The state folder of every command of the scene."""
+        return self.folder / "home"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of every process of the scene."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("RINGLINE_")}
+        given = {"RINGLINE_HOME": str(self.home)} | ({"RINGLINE_RELAY": self.relay} if self.relay else {})
+        return clean | given | dict(self.variables)
+
+    def start(self, *words: str, program: str = RINGLINE, stdin: int = subprocess.DEVNULL) -> Running:
+        """Start a command that lasts."""
+        process = subprocess.Popen(
+            [program, *words],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        running = Running(process)
+        self._running.append(running)
+        return running
+
+    def start_relay(self, *settings: str, port: int = 0, words: tuple[str, ...] = ()) -> Running:
+        """Start a relay whose budgets do not end a test, wait for it, and make it the scene's."""
+        given = ("CALLS_PER_HOUR=0", "CALLS_PER_PAIR_PER_HOUR=0", "KEY_FETCHES_PER_MINUTE=0", *settings)
+        options = [word for setting in given for word in ("--set", setting)]
+        running = self.start("relay", "dev", "--port", str(port), *options, *words)
+        self.relay = running.says(r"(http://127\.0\.0\.1:\d+)/v1/relay")[1]
+        return running
+
+    def start_listener(self, name: str, *run: str, options: tuple[str, ...] = ()) -> Running:
+        """Start a listener with a program and wait until it is ready."""
+        running = self.start("listen", "--as", name, *options, "--run", *run)
+        running.says(r"^● ready")
+        return running
+
+    def run(self, *words: str, given: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command to its end; without ``given`` its standard input is the null device."""
+        return subprocess.run(
+            [RINGLINE, *words],
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            timeout=BOUND_S,
+            env=self.environment,
+            cwd=self.folder,
+        )
+
+    def document(self, *words: str, given: bytes | None = None) -> dict[str, Any]:
+        """Run a command with ``--json`` and return its one document, exit code and all."""
+        answer = self.run(*words, "--json", given=given)
+        assert answer.stdout.count(b"\n") == 1, answer
+        document: dict[str, Any] = json.loads(answer.stdout)
+        assert document["ok"] == (answer.returncode == 0)
+        return document
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes of this computer that have ``text`` in their command line."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
