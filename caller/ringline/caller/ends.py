@@ -90,8 +90,8 @@ def _relay_error(end: Refused, peer: str, message_id: str) -> RelayError:
 def _lost(error: RinglineError, message_id: str, call_id: str | None, *, sent: bool) -> RinglineError:
     if sent and isinstance(error, TransportError):
         return TransportError(
-            "the connection to the relay was lost and did not come back. The call may have run; "
-            "the relay asks for its cancellation half a minute after the loss.",
+            f"{str(error).removesuffix('. Nothing was sent.')}, and the call was under way. It may have run; "
+            "the relay asks for its cancellation half a minute after it lost sight of this caller.",
             code=error.code,
             call_id=call_id,
             message_id=message_id,

@@ -1,7 +1,6 @@
 """The work of one call, from the question to the answer, across connections and processes."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
@@ -78,6 +77,7 @@ class Errand:
         self._changed = asyncio.Event()
         self._asked: list[asyncio.Future[CancelAnswer]] = []
         self._withdrawn = False
+        self._preparing: asyncio.Task[tuple[Post, Stored]] | None = None
         self.finished = False
         """True when the last event is there."""
         loop = asyncio.get_running_loop()
@@ -112,9 +112,9 @@ class Errand:
         self._tell("cancel_requested", "here")
         if self._line is None:
             self._withdrawn = True
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, RinglineError):
-                await asyncio.shield(self._task)
+            if self._preparing is not None:
+                self._preparing.cancel()
+            await self.settled()
             return Cancelled(None)
         asked: asyncio.Future[CancelAnswer] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
@@ -127,6 +127,10 @@ class Errand:
                 return Requested(self.call_id)
             case _:
                 return NotCancelled(self.call_id, answer)
+
+    async def settled(self) -> None:
+        """Wait for the end, whatever it is."""
+        await asyncio.wait({self._task})
 
     def abandon(self) -> None:
         """Stop waiting: a cancellation is asked for, and its answer is not waited for."""
@@ -217,13 +221,8 @@ class Errand:
     # --- the call itself
 
     async def _run(self) -> Answer:
-        try:
-            with telemetry.span("client") as span:
-                return await self._call(span)
-        except asyncio.CancelledError:
-            if self._withdrawn:
-                raise error_of(Withdrawn(), self.callee, self.message_id, self.call_id, 0.0) from None
-            raise
+        with telemetry.span("client") as span:
+            return await self._call(span)
 
     async def _call(self, span: telemetry.CallSpan) -> Answer:
         request = self._question.body(span.traceparent)
@@ -231,12 +230,21 @@ class Errand:
             encode_request(request)
         except BodyError as error:
             raise ConfigError(f"this cannot be asked: {error}. Nothing was sealed.") from error
+        # A task of its own, so that a cancellation by the person ends it, and not this one.
+        self._preparing = asyncio.get_running_loop().create_task(self._prepare(request))
         try:
             async with asyncio.timeout_at(self._deadline):
-                self._post = post = await self._ready()
-                self._stored = stored = await self._prepare(post, request)
+                if self._withdrawn:
+                    self._preparing.cancel()
+                post, stored = await self._preparing
         except TimeoutError:
             raise out_of_time(self.message_id, None, self._timeout_s, sent=False) from None
+        except asyncio.CancelledError:
+            if not self._withdrawn:
+                self._preparing.cancel()
+                raise
+            raise error_of(Withdrawn(), self.callee, self.message_id, None, 0.0) from None
+        self._post, self._stored = post, stored
         self.call_id = stored.call_id
         sent_before = self._repeat and stored is not self._fresh
         if stored.receipt is not None:
@@ -252,7 +260,11 @@ class Errand:
 
     _fresh: Stored | None = None
 
-    async def _prepare(self, post: Post, request: Request) -> Stored:
+    async def _prepare(self, request: Request) -> tuple[Post, Stored]:
+        post = await self._ready()
+        return post, await self._kept(post, request)
+
+    async def _kept(self, post: Post, request: Request) -> Stored:
         """Return what is to be sent: sealed now, or sealed and kept by an earlier try (protocol §8)."""
         if self._repeat:
             known = await post.stored(post.outbox.find, self.callee, self.message_id)

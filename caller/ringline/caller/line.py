@@ -23,7 +23,7 @@ from ringline.caller.effects import (
 )
 from ringline.caller.session import CallerSession, Outgoing
 from ringline.client import Backoff, Link, RelayClock, RelayHttp
-from ringline.protocol.errors import RinglineError
+from ringline.protocol.errors import RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome, Frame, RelayToCaller
 from ringline.protocol.instant import Instant
 
@@ -129,6 +129,7 @@ class Line:
                 timer.cancel()
         # What waits to be sent, a cancel above all, goes first.
         await self._link.close()
+        self._perform(self._session.ended(TransportError("this caller was closed"), self.now()))
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -192,7 +193,7 @@ class Line:
             self._timer.cancel()
             self._timer = None
         due = self._session.deadline()
-        if due is not None:
+        if due is not None and not self.dead:
             delay_s = max(0.0, due / 1_000 - self._monotonic())
             self._timer = loop.call_later(delay_s, self._tick)
         if not self._session.idle:

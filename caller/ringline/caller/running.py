@@ -36,6 +36,7 @@ class RunningCall:
         if not self.done:
             await self.cancel()
             self.abandon()
+            await self._errand.settled()
 
     @property
     def callee(self) -> str:

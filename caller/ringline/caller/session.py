@@ -46,7 +46,7 @@ from ringline.protocol.limits import CANCEL_WAIT_MS, HOLD_MS
 
 __all__ = ["RETRY_MS", "CallerSession", "Outgoing"]
 
-RETRY_MS: Final = 1_000
+RETRY_MS: Final = 500
 """How long before the one retry when the relay names no time."""
 
 _LOOKUP_AGAIN_MS: Final = 1_000
@@ -252,12 +252,16 @@ class CallerSession:
     def opened_outcome(self, message_id: str) -> list[Effect]:
         """The answer to `Open`: it opened, and is kept. The call is over."""
         call = self._calls.get(message_id)
-        return [] if call is None else self._end(call, None)
+        if call is None:
+            self.strays.late += 1  # envelope §3.9: the first one counts
+            return []
+        return self._end(call, None)
 
     def unopened_outcome(self, message_id: str, now: Instant) -> list[Effect]:
         """The answer to `Open`: it does not open. A true one may still come, for a moment."""
         call = self._calls.get(message_id)
         if call is None:
+            self.strays.late += 1
             return []
         call.opening -= 1
         if call.spoiled_at is None:

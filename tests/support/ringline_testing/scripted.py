@@ -116,9 +116,7 @@ class ScriptedCall:
 
     async def fail(self, code: bodies.FailureCode, **members: Any) -> None:
         """Answer with a failure."""
-        await self.finish(
-            bodies.Outcome(reason="failed", failure=bodies.Failure(code=code, **members))
-        )
+        await self.finish(bodies.Outcome(reason="failed", failure=bodies.Failure(code=code, **members)))
 
     async def finish(self, outcome: bodies.Outcome, **changes: Any) -> None:
         """Seal and send an outcome."""

@@ -1,0 +1,452 @@
+"""A relay that lies, on real sockets: what it can make a caller believe, and what it cannot."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ringline.caller import AsyncCaller
+from ringline.protocol.bodies import Outcome, Reply
+from ringline.protocol.encoding import b64encode
+from ringline.protocol.errors import (
+    CallTimeout,
+    CannotOpen,
+    ConfigError,
+    RelayError,
+    TransportError,
+    TrustError,
+)
+from ringline.protocol.limits import UNDECODABLE_FRAMES
+from ringline.protocol.prekeys import Chain
+from ringline.protocol.signing import SigningKey
+from ringline_testing.middleman import Frames, Middleman, answer_json, middleman
+from ringline_testing.relay import running_relay
+from ringline_testing.scripted import ScriptedCall, ScriptedListener, SuiteOwner, scripted_listener
+from ringline_testing.signed import Answer
+
+
+@pytest.fixture
+async def liar() -> AsyncIterator[tuple[Middleman, ScriptedListener]]:
+    """A lying relay, and an honest bob behind it."""
+    async with (
+        running_relay() as relay,
+        scripted_listener(relay.port, "bob") as bob,
+        middleman(relay.port) as middle,
+    ):
+        yield middle, bob
+
+
+def caller(middle: Middleman, home: Path, **options: Any) -> AsyncCaller:
+    return AsyncCaller("alice", relay=middle.url, home=home, note=lambda text: None, **options)
+
+
+def show_keys(middle: Middleman, owner: SuiteOwner, **changes: Any) -> None:
+    """Let the relay answer with these keys when it is asked for bob's."""
+
+    def change(method: str, target: str, answer: Answer) -> Answer:
+        if method == "GET" and target.startswith("/v1/handles/bob"):
+            return answer_json(answer, **(owner.publication() | changes))
+        return answer
+
+    middle.on_answer = change
+
+
+async def test_a_swapped_key_stops_the_call_before_anything_is_sealed(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    async with caller(middle, tmp_path) as me:
+        await me.call("bob", "x", timeout=5)
+        sent = len(middle.up)
+    show_keys(middle, SuiteOwner(handle="bob", port=0))
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError, match="not the one that is known") as caught:
+            await me.call("bob", "y", timeout=5)
+        assert (caught.value.code, caught.value.exit_code) == ("key_changed", 22)
+        assert "contacts.toml" in (caught.value.next_step or "")
+    assert len(middle.up) == sent
+    # The pin is what it was.
+    middle.on_answer = lambda method, target, answer: answer
+    async with caller(middle, tmp_path) as me:
+        assert (await me.call("bob", "z", timeout=5)).signed_by.ipk == bob.owner.identity.public
+
+
+async def test_keys_of_another_handle_do_not_pass_for_bobs(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    show_keys(middle, SuiteOwner(handle="eve", port=0))
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError, match="of another handle") as caught:
+            await me.call("bob", "y", timeout=5)
+        assert caught.value.code == "bad_signature"
+
+
+async def test_a_prekey_that_bob_has_not_signed_is_not_sealed_to(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    stranger = SuiteOwner(handle="bob", port=0)
+    show_keys(middle, bob.owner, **stranger.prekey_publication())
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError):
+            await me.call("bob", "y", timeout=5)
+    assert bob.calls == []
+
+
+async def test_revoked_keys_are_not_sealed_to(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    show_keys(middle, bob.owner, revoked=[b64encode(bob.owner.card.card.id)])
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError) as caught:
+            await me.call("bob", "y", timeout=5)
+        assert (caught.value.code, caught.value.exit_code) == ("revoked", 24)
+
+
+async def test_older_keys_are_not_taken_after_newer_ones(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    async with caller(middle, tmp_path) as me:
+        await me.call("bob", "x", timeout=5)
+    older = replace(bob.owner, chain=Chain.start(bob.owner.chain.epoch - 1))
+    show_keys(middle, older)
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError, match="older prekeys") as caught:
+            await me.call("bob", "y", timeout=5)
+        assert caught.value.code == "key_changed"
+    assert len(bob.calls) == 1
+
+
+async def test_a_suite_below_the_lowest_allowed_is_never_sealed_to(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    async with caller(middle, tmp_path, min_suite=2) as me:
+        with pytest.raises(TrustError, match="no key of a suite that is allowed"):
+            await me.call("bob", "y", timeout=5)
+    assert bob.calls == []
+
+
+async def test_a_hybrid_recipient_never_gets_a_lesser_seal(tmp_path: Path) -> None:
+    async with running_relay() as relay, scripted_listener(relay.port, "bob", suites=(1, 2)) as bob:
+        async with middleman(relay.port) as middle, caller(middle, tmp_path) as me:
+            lesser = SuiteOwner(**{**vars(bob.owner), "suites": (1,)})
+
+            def strip(method: str, target: str, answer: Answer) -> Answer:
+                if target == "/v1/handles/bob":
+                    # Only bob can sign a statement with fewer suites; the relay can take his old bytes.
+                    statement = bob.owner.prekey.prekey.encode()
+                    assert lesser.prekey.prekey.encode() != statement
+                    return answer_json(answer, prekey=b64encode(lesser.prekey.prekey.encode()))
+                return answer
+
+            middle.on_answer = strip
+            with pytest.raises(TrustError):
+                await me.call("bob", "x", timeout=5)
+            middle.on_answer = lambda method, target, answer: answer
+            await me.call("bob", "x", timeout=5)
+        assert [call.frame.envelope.suite for call in bob.calls] == [2]
+
+
+async def test_another_realm_is_a_hard_stop(liar: tuple[Middleman, ScriptedListener], tmp_path: Path) -> None:
+    middle, _ = liar
+
+    def rename(method: str, target: str, answer: Answer) -> Answer:
+        return answer_json(answer, realm="relay.example") if target == "/v1/relay" else answer
+
+    middle.on_answer = rename
+    with pytest.raises(ConfigError, match=r"says it is of realm relay\.example, not localhost"):
+        async with caller(middle, tmp_path):
+            pass
+    assert [target for _, target in middle.requests] == ["/v1/relay"]
+
+
+async def test_a_flipped_end_does_not_open(liar: tuple[Middleman, ScriptedListener], tmp_path: Path) -> None:
+    middle, _ = liar
+
+    def flip(frame: dict[str, Any]) -> Frames:
+        if frame["type"] == "call_outcome":
+            return [frame | {"terminal": "failed"}]
+        return [frame]
+
+    middle.on_down = flip
+    async with caller(middle, tmp_path) as me:
+        call = me.start("bob", "x", timeout=10)
+        with pytest.raises(CannotOpen) as caught:
+            await call.result()
+        assert (caught.value.exit_code, caught.value.call_id) == (23, call.call_id)
+        last = [event async for event in call.events()][-1]
+        assert (last.name, last.authenticated) == ("ended", False)
+
+
+async def test_a_tampered_outcome_does_not_end_the_call_when_the_true_one_follows(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+
+    def double(frame: dict[str, Any]) -> Frames:
+        if frame["type"] != "call_outcome":
+            return [frame]
+        envelope = frame["envelope"]
+        ct = envelope["ct"]
+        broken = ct[:100] + ("A" if ct[100] != "A" else "B") + ct[101:]
+        lie = {"type": "call_error", "origin": "relay", "code": "timeout", "call_id": frame["call_id"]}
+        return [frame | {"envelope": envelope | {"ct": broken}}, frame, lie, frame]
+
+    middle.on_down = double
+    async with caller(middle, tmp_path) as me:
+        # A late timeout does not replace it either.
+        assert (await me.call("bob", "x", timeout=10)).text == "x"
+
+
+async def test_the_outcome_of_another_call_is_not_taken(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    outcomes: list[dict[str, Any]] = []
+
+    def collect(frame: dict[str, Any]) -> Frames:
+        if frame["type"] != "call_outcome":
+            return [frame]
+        outcomes.append(frame)
+        if len(outcomes) < 2:
+            return []
+        first, second = outcomes
+        return [first | {"envelope": second["envelope"]}, second | {"envelope": first["envelope"]}]
+
+    middle.on_down = collect
+    async with caller(middle, tmp_path) as me:
+        results = await asyncio.gather(
+            me.call("bob", "1", timeout=10), me.call("bob", "2", timeout=10), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [CannotOpen, CannotOpen]
+
+
+async def test_an_outcome_of_another_identity_is_not_taken(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    eve = SuiteOwner(handle="bob", port=bob.owner.port)
+
+    async def impersonate(call: ScriptedCall) -> None:
+        await call.accept()
+        await call.start()
+        await call.finish(Outcome(reason="completed", reply=Reply(text="I am bob")), owner=eve)
+
+    bob.script = impersonate
+
+    def vouch(method: str, target: str, answer: Answer) -> Answer:
+        if f"card={b64encode(eve.card.card.id)}" in target:
+            body = {
+                "handle": "bob",
+                "card": b64encode(eve.card.card.encode()),
+                "card_sig": b64encode(eve.card.signature),
+                "revoked": [],
+            }
+            return Answer(200, (("content-type", "application/json"),), msgspec.json.encode(body))
+        return answer
+
+    middle.on_answer = vouch
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(CannotOpen):
+            await me.call("bob", "x", timeout=10)
+
+
+async def test_invented_statuses_and_foreign_ids_are_counted_and_ignored(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    zeros, ones = "0" * 31 + "1", "1" * 32
+
+    def invent(frame: dict[str, Any]) -> Frames:
+        error = {"type": "call_error", "origin": "relay", "code": "canceled"}
+        status = {"type": "call_status", "state": "working"}
+        if frame["type"] != "call_status" or frame["state"] != "ringing":
+            return [frame]
+        return [
+            status | {"call_id": "another", "correlation_id": zeros},
+            error | {"call_id": "another"},
+            error | {"correlation_id": zeros},
+            frame,
+            # The right id of one with the wrong id of the other.
+            status | {"call_id": frame["call_id"], "correlation_id": ones},
+            error | {"call_id": frame["call_id"], "correlation_id": ones},
+            status | {"call_id": "another", "correlation_id": frame["correlation_id"]},
+            {"type": "call_not_cancelled", "call_id": frame["call_id"], "reason": "too_late"},
+            {
+                "type": "call_queued",
+                "call_id": frame["call_id"],
+                "message_id": ones,
+                "correlation_id": frame["correlation_id"],
+                "submitted_at": 1,
+                "expires_at": 2,
+            },
+        ]
+
+    middle.on_down = invent
+    async with caller(middle, tmp_path) as me:
+        call = me.start("bob", "x", timeout=10)
+        assert (await call.result()).text == "x"
+        names = [event.name async for event in call.events()]
+        assert names == ["sealed", "sent", "ringing", "answered", "working", "completed"]
+        strays = (await me._ready()).line("bob").session.strays
+        assert (strays.unknown, strays.mismatched) == (4, 4)
+
+
+async def test_damaged_frames_are_counted_and_after_twenty_the_connection_is_made_anew(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    garbage: Frames = [
+        "",
+        "[]",
+        "null",
+        '{"type":"call_status"}',
+        b"\x00binary",
+        "{" * 5_000,
+        '{"a":1,"a":2}',
+    ]
+    flood = (garbage * 3)[: UNDECODABLE_FRAMES - 1]
+
+    def spoil(frame: dict[str, Any]) -> Frames:
+        if frame["type"] == "call_status" and frame["state"] == "answered":
+            # The first connection gets one more than a client stands.
+            more: Frames = ["?"] if not closed else []
+            closed.append(True)
+            return [*flood, *more, frame]
+        return [frame]
+
+    closed: list[bool] = []
+    middle.on_down = spoil
+    async with caller(middle, tmp_path) as me:
+        assert (await me.call("bob", "x", timeout=10)).text == "x"
+        link = (await me._ready()).line("bob").link
+        assert link.damaged >= UNDECODABLE_FRAMES
+    assert len([target for _, target in middle.requests if target == "/v1/call/bob"]) == 2
+    assert len(bob.calls) == 1
+
+
+async def test_nineteen_damaged_frames_are_survived(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+
+    def spoil(frame: dict[str, Any]) -> Frames:
+        return [*["?"] * (UNDECODABLE_FRAMES - 1), frame] if frame["type"] == "call_outcome" else [frame]
+
+    middle.on_down = spoil
+    async with caller(middle, tmp_path) as me:
+        assert (await me.call("bob", "x", timeout=10)).text == "x"
+    assert len([target for _, target in middle.requests if target == "/v1/call/bob"]) == 1
+
+
+async def test_silence_ends_by_the_callers_own_time(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    middle.on_down = lambda frame: []
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(CallTimeout, match="may have run"):
+            await me.call("bob", "x", timeout=0.5)
+
+
+async def test_an_error_without_any_id_ends_the_only_call_in_question(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    middle.on_up = lambda frame: ["{}"]
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(RelayError) as caught:
+            await me.call("bob", "x", timeout=5)
+        assert (caught.value.code, caught.value.call_id) == ("protocol_error", None)
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "drops the Upgrade header"),
+        (b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n", "drops the Upgrade header"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "drops the Upgrade header"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "not a Ringline relay"),
+        (b"not HTTP at all\r\n\r\n", "drops the Upgrade header"),
+        (b"", "drops the Upgrade header"),
+    ],
+)
+async def test_a_proxy_that_drops_the_upgrade_is_named(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path, response: bytes, text: str
+) -> None:
+    middle, _ = liar
+    middle.on_upgrade = lambda target: response
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TransportError, match=text) as caught:
+            await me.call("bob", "x", timeout=5)
+        assert "Nothing was sent" in str(caught.value) or "not a Ringline relay" in str(caught.value)
+
+
+async def test_a_redirect_is_not_followed(liar: tuple[Middleman, ScriptedListener], tmp_path: Path) -> None:
+    middle, _ = liar
+    visitors: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visitors.append(await reader.read(1_000))
+        writer.close()
+
+    server = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
+    async with server:
+        place = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        redirect = f"HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n".encode()
+        middle.on_upgrade = lambda target: redirect
+        async with caller(middle, tmp_path) as me:
+            with pytest.raises(TransportError, match="redirect"):
+                await me.call("bob", "x", timeout=5)
+
+        def move(method: str, target: str, answer: Answer) -> Answer:
+            return Answer(307, (("location", place),), b"") if target == "/v1/handles/bob" else answer
+
+        middle.on_answer = move
+        async with caller(middle, tmp_path) as me:
+            with pytest.raises(TransportError, match="redirect"):
+                await me.call("bob", "x", timeout=5)
+    assert visitors == []
+
+
+async def test_a_revoked_login_is_not_dialled_again(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    started = asyncio.Event()
+
+    async def work(call: ScriptedCall) -> None:
+        await call.accept()
+        started.set()
+
+    bob.script = work
+    async with caller(middle, tmp_path) as me:
+        call = me.start("bob", "x", timeout=10)
+        await started.wait()
+        middle.passing[0].close(4001, "revoked")
+        with pytest.raises(TrustError) as caught:
+            await call.result()
+        assert caught.value.code == "revoked"
+
+
+async def test_a_weak_identity_key_is_refused(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    owner = bob.owner
+    weak = bytes([1]) + bytes(31)
+    card = owner.card.card.encode().replace(owner.identity.public, weak)
+    show_keys(middle, owner, card=b64encode(card), card_sig=b64encode(weak + bytes(32)))
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError):
+            await me.call("bob", "x", timeout=5)
+    assert bob.calls == []
+    assert SigningKey.generate().public != weak
