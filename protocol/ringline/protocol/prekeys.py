@@ -253,7 +253,7 @@ class Chain:
         )
 
     def keyring(self, last: int, suites: Collection[int]) -> dict[bytes, PrivateKey]:
-        """Return the decryption keys of this epoch up to ``last``, by key id: where a ``kid`` is looked up."""
+        """Return the decryption keys of this epoch up to ``last``, by key id: a ``kid`` is looked up here."""
         keys: dict[bytes, PrivateKey] = {}
         chain = self
         while chain.epoch <= last:

@@ -396,7 +396,7 @@ def test_the_worst_message_and_reply_fit_under_the_seal_and_into_a_frame() -> No
         {(1, 2): 3},
         UNSET,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_json_cannot_say_is_refused_before_it_is_sealed(value: Any) -> None:
     with pytest.raises(BodyError):

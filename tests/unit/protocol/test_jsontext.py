@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
@@ -23,10 +24,11 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 def depth_of(value: Any) -> int:
+    inner: Iterable[Any]
     if isinstance(value, dict):
-        inner = list(cast(dict[str, Any], value).values())
+        inner = cast(dict[str, Any], value).values()
     elif isinstance(value, list):
-        inner = cast(list[Any], value)
+        inner = cast(Iterable[Any], value)
     else:
         return 0
     return 1 + max(map(depth_of, inner), default=0)
