@@ -21,7 +21,7 @@ from ringline.protocol.instant import Instant
 __all__ = ["PATIENCE_MS", "Floor", "cancelled_for_another"]
 
 PATIENCE_MS: Final = 8_000
-"""How long work is given to stop before somebody is told that it does not; protocol §7 waits ten seconds."""
+"""How long work is given to stop by default: within the ten seconds that protocol §7 has its caller wait."""
 
 _RETRY_MS: Final = 1_000
 
@@ -35,12 +35,18 @@ def cancelled_for_another() -> End:
 class Floor:
     """Where work is done. Every method returns effects, to be performed in order."""
 
-    def __init__(self, records: Records, line: Line, *, capacity: int, bound_ms: int) -> None:
-        """Work on at most ``capacity`` messages at once, on each for at most ``bound_ms``."""
+    def __init__(
+        self, records: Records, line: Line, *, capacity: int, bound_ms: int, patience_ms: int
+    ) -> None:
+        """Work on at most ``capacity`` messages at once, on each for at most ``bound_ms``.
+
+        What is asked to stop is given ``patience_ms`` before somebody is told that it does not.
+        """
         self.desk = Desk(capacity)
         self._records = records
         self._line = line
         self._bound = bound_ms
+        self._patience = patience_ms
 
     # --- beginning
 
@@ -123,7 +129,7 @@ class Floor:
             return []
         work.asked.add(call_id)
         if work.patience is None:
-            work.patience = now.mono + PATIENCE_MS
+            work.patience = now.mono + self._patience
         return self._stop(work)
 
     def stop(self, work: Work, cause: Cause, now: Instant, *, at_once: bool = False) -> list[Effect]:
@@ -131,7 +137,7 @@ class Floor:
         if work.unsettled is not None or work.stage is not Stage.RUNNING:
             return []
         work.cause = cause
-        work.patience = now.mono + PATIENCE_MS
+        work.patience = now.mono + self._patience
         return self._stop(work, at_once=at_once)
 
     def _stop(self, work: Work, *, at_once: bool = False) -> list[Effect]:

@@ -144,7 +144,7 @@ class Listener:
         self.access = Access(None if open_to_all else handles, frozenset(block))
         self.catalogue = Catalogue(self.access)
         self._trust_new = trust_new
-        self._options = ServiceOptions(
+        self.service_options = ServiceOptions(
             capacity=capacity, bound_ms=int(timeout * 1_000), drain_s=drain, expose_errors=expose_errors
         )
         self._journal = journal
@@ -355,7 +355,7 @@ class Listener:
                 clock,
                 journal,
                 self.catalogue,
-                self._options,
+                self.service_options,
                 handlers=handlers,
                 note=self._note,
                 ready=ready,

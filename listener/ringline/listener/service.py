@@ -18,6 +18,7 @@ from ringline.client import Account, Link, Peers, RelayClock, RelayHttp
 from ringline.client.backoff import Backoff
 from ringline.listener.catalogue import Catalogue
 from ringline.listener.effects import Broken, Effect, Note, Open, Result, Run, Send, Stop, Tell
+from ringline.listener.floor import PATIENCE_MS
 from ringline.listener.journal import Journal
 from ringline.listener.opening import Opener
 from ringline.listener.sealing import seal
@@ -35,7 +36,7 @@ _log: Final = logging.getLogger(__name__)
 
 _KEYS_EVERY_S: Final = 60.0
 _CONTEXT_BYTES: Final = 16
-_STOP_S: Final = 12.0  # what runs is given 8 s to stop before it is reported as it is
+_STOP_MORE_S: Final = 4.0
 
 
 @final
@@ -47,6 +48,7 @@ class ServiceOptions:
     bound_ms: int
     drain_s: float
     expose_errors: bool = False
+    patience_ms: int = PATIENCE_MS
     backoff: Backoff | None = None
 
 
@@ -87,6 +89,7 @@ class Service:
             capacity=options.capacity,
             mint=_new_context_id,
             bound_ms=options.bound_ms,
+            patience_ms=options.patience_ms,
             not_before=None if journal.persistent else boot + ENVELOPE_SKEW_MS,
         )
         self._opener = Opener(account, peers, clock, catalogue.access, note)
@@ -142,7 +145,8 @@ class Service:
         if not self._session.idle:
             self._idle.clear()
             self._feed(lambda: self._session.stop(self._now()))
-            await self._wait_idle(_STOP_S)
+            # What runs is given its time to stop before it is reported as it is.
+            await self._wait_idle(self._options.patience_ms / 1_000 + _STOP_MORE_S)
         if not self._finished.done():
             self._finished.set_result(None)
 
@@ -238,7 +242,8 @@ class Service:
         self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
 
     def _ended(self, entry_id: int, result: Result, stopped: bool) -> None:
-        if isinstance(result, Broken) and result.local:
+        # How a program takes it to be stopped is nobody's concern.
+        if isinstance(result, Broken) and result.local and not stopped:
             self._note(f"a call failed here: {result.local}")
         self._feed(lambda: self._session.ended(entry_id, result, stopped=stopped, now=self._now()))
 

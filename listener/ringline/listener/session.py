@@ -24,7 +24,7 @@ from ringline.listener.entries import (
     Records,
     Verdict,
 )
-from ringline.listener.floor import Floor, cancelled_for_another
+from ringline.listener.floor import PATIENCE_MS, Floor, cancelled_for_another
 from ringline.listener.line import Line, answer_cancelled, answer_not_cancelled
 from ringline.listener.outcomes import failed, lost
 from ringline.listener.work import Cause, Stage, Work
@@ -78,20 +78,24 @@ class Session:
         capacity: int,
         mint: Callable[[], str],
         bound_ms: int = WORK_BOUND_MS,
+        patience_ms: int = PATIENCE_MS,
         not_before: int | None = None,
     ) -> None:
         """Begin without a connection.
 
-        ``capacity`` is how many messages are worked on at once, each for at most ``bound_ms``; ``mint``
-        makes context ids. ``not_before`` (Unix ms) is for a listener whose journal did not survive: what
-        was sealed up to then may have run before, and is refused (envelope §3.9).
+        ``capacity`` is how many messages are worked on at once, each for at most ``bound_ms`` and, when it
+        is to stop, ``patience_ms`` more; ``mint`` makes context ids. ``not_before`` (Unix ms) is for a
+        listener whose journal did not survive: what was sealed up to then may have run before, and is
+        refused (envelope §3.9).
         """
         self._records = records
         self._judge = judge
         self._mint = mint
         self._not_before = not_before
         self._line = Line()
-        self._floor = Floor(records, self._line, capacity=capacity, bound_ms=bound_ms)
+        self._floor = Floor(
+            records, self._line, capacity=capacity, bound_ms=bound_ms, patience_ms=patience_ms
+        )
         self._openings: dict[str, _Opening] = {}
         self._purge_at = 0
         self._draining = False

@@ -16,6 +16,7 @@ from ringline.listener.effects import Broken, Produced, Result
 from ringline.listener.processes import Family
 from ringline.listener.runtime import Command, CommandRun, environment
 from ringline.listener.tasks import Call, Conversation
+from ringline_testing.pids import alive
 
 BOUND_S = 20.0
 Outcome = tuple[Result, bool]
@@ -41,15 +42,6 @@ async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(BOUND_S):
         while not true():  # noqa: ASYNC110 - nobody but the process itself knows
             await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 class Started:

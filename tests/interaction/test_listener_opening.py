@@ -1,0 +1,299 @@
+"""The steps of envelope §3.7, in order, with real keys that a real relay serves."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from msgspec import UNSET, structs
+
+from ringline.client import Account, Contacts, Home, Peers, RelayAddress, RelayClock, RelayHttp
+from ringline.listener import opening
+from ringline.listener.catalogue import Access
+from ringline.listener.effects import Opened
+from ringline.listener.opening import Opener
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.envelope import RequestContext, seal_request
+from ringline.protocol.frames import IncomingCall
+from ringline.protocol.limits import (
+    DURABLE_LIFE_MS,
+    ENVELOPE_SKEW_MS,
+    SYNC_LIFE_MS,
+)
+from ringline.protocol.suites import SUITES, available_suites
+from ringline_testing.relay import running_relay
+
+SKEW = ENVELOPE_SKEW_MS
+CORRELATION = "c" * 32
+BODY = json.dumps({"message": "hi"}).encode()
+
+
+@dataclass
+class Party:
+    """An identity at the relay, with everything it needs to call or to be called."""
+
+    account: Account
+    http: RelayHttp
+    peers: Peers
+    clock: RelayClock
+    notes: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class Stage:
+    """Alice calls bob; what bob's opener makes of it."""
+
+    alice: Party
+    bob: Party
+    opener: Opener
+    notes: list[str]
+
+    async def frame(
+        self,
+        *,
+        mode: Literal["sync", "durable"] = "sync",
+        iat: int = 0,
+        life: int = SYNC_LIFE_MS,
+        message_id: str = "1" * 32,
+        body: bytes = BODY,
+        suite: int | None = None,
+        **members: Any,
+    ) -> IncomingCall:
+        """Return alice's call as it is offered; ``iat`` in ms from now; ``members`` replace some."""
+        peer = await self.alice.peers.resolve("bob")
+        now = self.alice.clock.own_ms()
+        recipient = peer.recipient
+        context = RequestContext(
+            realm="localhost",
+            sender=self.alice.account.party,
+            recipient=recipient,
+            mode=mode,
+            message_id=message_id,
+            correlation_id=CORRELATION,
+            iat=now + iat,
+            exp=now + iat + life,
+        )
+        reply = SUITES[recipient.suite].generate()
+        sealed = seal_request(context, body, reply.public, self.alice.account.operational)
+        frame = IncomingCall(
+            call_id="call-1",
+            from_="alice",
+            envelope=sealed.envelope,
+            correlation_id=CORRELATION,
+            message_id=message_id or UNSET,
+            delivery_mode="durable" if mode == "durable" else UNSET,
+            lease_id="00000000-0000-4000-8000-000000000001" if mode == "durable" else UNSET,
+            execute_by=now + life if mode == "durable" else UNSET,
+        )
+        return structs.replace(frame, **members)
+
+    async def open(self, frame: IncomingCall) -> Opened | None:
+        """Have it opened."""
+        self.notes.clear()
+        return await self.opener.open(frame)
+
+    async def refusal(self, frame: IncomingCall) -> str:
+        """Have it refused, and return what the owner is told."""
+        assert await self.open(frame) is None
+        return "\n".join(self.notes)
+
+
+def changed(frame: IncomingCall, **members: Any) -> IncomingCall:
+    """Return the frame with members of its envelope replaced."""
+    return structs.replace(frame, envelope=structs.replace(frame.envelope, **members))
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(running_relay())
+        address = RelayAddress.parse(relay.url)
+        parties: dict[str, Party] = {}
+        for handle in ("alice", "bob"):
+            home = Home(tmp_path / handle)
+            clock = RelayClock()
+            account = Account.create(home, address, handle, clock.own_ms())
+            http = RelayHttp(address, account, clock)
+            contacts = Contacts(home, home.contacts_file(address))
+            notes: list[str] = []
+            peers = Peers(address, http, contacts, clock, note=notes.append)
+            parties[handle] = Party(account, http, peers, clock, notes)
+            await http.publish()
+        bob = parties["bob"]
+        notes = bob.notes
+        opener = Opener(bob.account, bob.peers, bob.clock, Access(None), notes.append)
+        yield Stage(parties["alice"], bob, opener, notes)
+
+
+async def test_a_call_that_is_right_opens(stage: Stage) -> None:
+    opened = await stage.open(await stage.frame())
+    assert opened is not None
+    assert opened.json == BODY
+    assert (opened.from_ipk, opened.own_ipk) == (stage.alice.account.ipk, stage.bob.account.ipk)
+    assert opened.suite == max(available_suites())
+
+
+async def test_without_a_message_id_too(stage: Stage) -> None:
+    assert await stage.open(await stage.frame(message_id="")) is not None
+
+
+async def test_a_durable_call_opens(stage: Stage) -> None:
+    assert await stage.open(await stage.frame(mode="durable", life=DURABLE_LIFE_MS)) is not None
+
+
+class TestStep1:
+    async def test_an_unknown_suite(self, stage: Stage) -> None:
+        assert "suite 9" in await stage.refusal(changed(await stage.frame(), suite=9))
+
+
+class TestStep2:
+    async def test_a_stranger_is_refused_before_anything_is_decrypted(self, stage: Stage) -> None:
+        # Nothing of it would pass a later step; neither is the relay asked for his keys.
+        frame = changed(await stage.frame(from_="mallory"), kid=b64encode(b"x" * 32), iat=0, exp=1, ct="AA")
+        opener = Opener(
+            stage.bob.account,
+            stage.bob.peers,
+            stage.bob.clock,
+            Access(frozenset({"alice"})),
+            stage.notes.append,
+        )
+        stage.notes.clear()
+        assert await opener.open(frame) is None
+        assert stage.notes == ["a call from mallory was refused: let it in with --allow mallory"]
+
+    async def test_on_the_development_realm_a_new_caller_is_pinned_with_a_note(self, stage: Stage) -> None:
+        await stage.open(await stage.frame())
+        assert stage.notes == [f"pinned the first key seen for alice: {stage.alice.account.fingerprint}"]
+        pin = stage.bob.peers.pinned("alice")
+        assert pin is not None
+        assert pin.source == "tofu"
+
+    async def test_a_handle_that_does_not_exist(self, stage: Stage) -> None:
+        assert "mallory" in await stage.refusal(await stage.frame(from_="mallory"))
+
+    async def test_a_card_that_the_relay_does_not_know(self, stage: Stage) -> None:
+        await stage.open(await stage.frame())
+        frame = changed(await stage.frame(), sid=b64encode(b"x" * 32))
+        assert "no card of alice" in await stage.refusal(frame)
+
+    async def test_another_identity_under_a_known_handle(self, stage: Stage, tmp_path: Path) -> None:
+        await stage.open(await stage.frame())
+        contacts = stage.bob.peers._contacts
+        impostor = Account.create(
+            Home(tmp_path / "impostor"), stage.bob.account.address, "alice", stage.bob.clock.own_ms()
+        )
+
+        def swap(pin: Any) -> Any:
+            return replace(pin, ipk=impostor.ipk, card=impostor.card)
+
+        contacts.update("localhost", "alice", swap)
+        told = await stage.refusal(await stage.frame())
+        assert "key of alice is not the one that is known here" in told
+
+    async def test_the_relay_is_away_for_a_while(
+        self, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(opening, "_RETRIES_S", (0.01, 0.02))
+        # The address of a relay that is not there any more.
+        async with running_relay() as gone:
+            address = RelayAddress.parse(gone.url)
+        home = Home(tmp_path / "away")
+        account = Account.create(home, address, "bob", stage.bob.clock.own_ms())
+        http = RelayHttp(address, account, stage.bob.clock)
+        peers = Peers(address, http, Contacts(home, home.contacts_file(address)), stage.bob.clock)
+        opener = Opener(account, peers, stage.bob.clock, Access(None), stage.notes.append)
+        frame = await stage.frame()
+        stage.notes.clear()
+        assert await opener.open(frame) is None
+        assert len(stage.notes) == 1
+
+
+class TestStep3:
+    async def test_a_key_that_is_not_here_any_more(self, stage: Stage) -> None:
+        # What comes later would be refused too: it lives too long.
+        frame = changed(await stage.frame(life=SYNC_LIFE_MS + 1), kid=b64encode(b"x" * 32))
+        assert "is not here any more" in await stage.refusal(frame)
+
+
+class TestStep4:
+    """Times; ``ct`` is broken as well, so a refusal for another reason would tell."""
+
+    @pytest.mark.parametrize(
+        ("members", "told"),
+        [
+            ({"life": SYNC_LIFE_MS + 1}, "out of bounds"),
+            ({"life": DURABLE_LIFE_MS + 1, "mode": "durable"}, "out of bounds"),
+            ({"iat": -SYNC_LIFE_MS - SKEW - 5_000, "life": SYNC_LIFE_MS}, "has run out"),
+        ],
+    )
+    async def test_bounds(self, stage: Stage, members: dict[str, Any], told: str) -> None:
+        frame = changed(await stage.frame(**members), ct="AA")
+        assert told in await stage.refusal(frame)
+
+    async def test_just_within_the_bounds_it_opens(self, stage: Stage) -> None:
+        assert await stage.open(await stage.frame(iat=SKEW - 5_000)) is not None
+        assert await stage.open(await stage.frame(iat=-SYNC_LIFE_MS - SKEW + 5_000)) is not None
+
+    async def test_from_the_future(self, stage: Stage) -> None:
+        frame = await stage.frame(iat=SKEW + 5_000)
+        assert "in the future" in await stage.refusal(changed(frame, ct="AA"))
+
+    async def test_execute_by_is_over(self, stage: Stage) -> None:
+        frame = await stage.frame(mode="durable", execute_by=stage.bob.clock.own_ms() - 1)
+        assert "its time to run is over" in await stage.refusal(frame)
+
+    async def test_a_relay_that_tells_a_wrong_time_revives_nothing(self, stage: Stage) -> None:
+        # The journal forgets by the computer's own clock: a call that it may have forgotten must not open.
+        frame = await stage.frame(iat=-SYNC_LIFE_MS - SKEW - 5_000)
+        stage.bob.clock.offset_ms = -SYNC_LIFE_MS
+        assert "has run out" in await stage.refusal(frame)
+
+
+class TestSteps5To9:
+    """Every value of the context is taken from what is known here: change one, and it does not open."""
+
+    @pytest.mark.parametrize(
+        "members",
+        [
+            {"correlation_id": "d" * 32},
+            {"message_id": "2" * 32},
+            {"message_id": UNSET},
+            {
+                "delivery_mode": "durable",
+                "lease_id": "00000000-0000-4000-8000-000000000001",
+                "execute_by": 2**52,
+            },
+        ],
+    )
+    async def test_members_of_the_frame(self, stage: Stage, members: dict[str, Any]) -> None:
+        frame = structs.replace(await stage.frame(), **members)
+        assert "does not open" in await stage.refusal(frame)
+
+    async def test_times_of_the_envelope(self, stage: Stage) -> None:
+        frame = await stage.frame(life=SYNC_LIFE_MS - 1_000)
+        for name in ("iat", "exp"):
+            moved = changed(frame, **{name: getattr(frame.envelope, name) + 1})
+            assert "does not open" in await stage.refusal(moved)
+
+    async def test_every_part_of_the_ciphertext(self, stage: Stage) -> None:
+        frame = await stage.frame()
+        sealed = bytearray(b64decode(frame.envelope.ct))
+        for place in (0, 1_000, 1_119, 1_120, len(sealed) // 2, len(sealed) - 1):
+            flipped = bytearray(sealed)
+            flipped[place] ^= 1
+            told = await stage.refusal(changed(frame, ct=b64encode(bytes(flipped))))
+            assert "does not open" in told
+        assert "does not open" in await stage.refusal(changed(frame, ct="not canonical, not even base64"))
+
+    async def test_a_call_of_alice_under_another_name(self, stage: Stage) -> None:
+        await stage.open(await stage.frame())
+        frame = structs.replace(await stage.frame(), from_="bob")
+        assert await stage.open(frame) is None
+
+    async def test_a_signature_by_another_key(self, stage: Stage) -> None:
+        await stage.open(await stage.frame())
+        stage.alice.account._generations[0].operational = stage.bob.account.operational
+        assert "does not open" in await stage.refusal(await stage.frame())
