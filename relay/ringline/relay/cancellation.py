@@ -116,6 +116,8 @@ class Cancellation:
             if connection in call.attached:
                 continue
             if canceled:
+                # An end like any other: no status may follow it on that connection.
+                call.attached.append(connection)
                 self._sessions.send(
                     connection,
                     CallError(

@@ -245,6 +245,16 @@ def test_an_asker_that_is_not_attached_is_told_the_decision() -> None:
     ]
 
 
+def test_an_asker_that_was_told_the_end_hears_no_status_of_the_call_any_more() -> None:
+    x = Exchange()
+    bob, alice, asker = x.listener(), x.caller(), x.caller()
+    call = x.begin(alice, request(), until="working")
+    x.send(asker, cancel(call))
+    end = call_error("canceled", request(), call_id=call)
+    assert sent_to(asker, x.send(bob, cancelled(call))) == [end]
+    assert x.send(asker, request()) == [Send(asker, end)]
+
+
 def test_an_asker_that_has_gone_is_not_told() -> None:
     x = Exchange()
     bob, alice, asker = x.listener(), x.caller(), x.caller()
