@@ -1,3 +1,55 @@
-"""The Ringline protocol: frames, envelope, identities, limits and errors, without any input or output."""
+"""The Ringline protocol: frames, envelope, identities, limits and errors, without any input or output.
 
-__all__: list[str] = []
+The package itself offers the errors, which every program that uses Ringline catches; loading it loads
+nothing else. The rest is imported from its module: ``ringline.protocol.envelope`` and its neighbours.
+"""
+
+from ringline.protocol.errors import (
+    BadSignature,
+    BodyError,
+    CannotOpen,
+    ConfigError,
+    ContactError,
+    EncodingError,
+    ErrorCode,
+    Family,
+    FrameError,
+    HttpProblem,
+    KeyFileError,
+    MessageTooLarge,
+    PeerFailure,
+    ProtocolError,
+    RelayError,
+    Retry,
+    RinglineError,
+    StatementError,
+    TokenError,
+    TransportError,
+    TrustError,
+    WeakKey,
+)
+
+__all__ = [
+    "BadSignature",
+    "BodyError",
+    "CannotOpen",
+    "ConfigError",
+    "ContactError",
+    "EncodingError",
+    "ErrorCode",
+    "Family",
+    "FrameError",
+    "HttpProblem",
+    "KeyFileError",
+    "MessageTooLarge",
+    "PeerFailure",
+    "ProtocolError",
+    "RelayError",
+    "Retry",
+    "RinglineError",
+    "StatementError",
+    "TokenError",
+    "TransportError",
+    "TrustError",
+    "WeakKey",
+]
