@@ -81,8 +81,7 @@ def private_key(suite: int, seed: bytes) -> tuple[Any, bytes]:
     return hpke.MLKEM768X25519PrivateKey(lattice, curve), lattice.public_key().public_bytes_raw() + raw
 
 
-def public_key(suite: int, raw: bytes) -> tuple[Any, bytes]:
-    """The KEM key of public bytes that pass the import checks, and its key_id."""
+def public_key(suite: int, raw: bytes) -> tuple[Any, bytes]:  # the key, if it is a good one, and its key_id
     demand(len(raw) == (32 if suite == 1 else 1216) and raw[-1] < 0x80, "KEM key")
     curve, key_id = x25519.X25519PublicKey.from_public_bytes(raw[-32:]), struct.pack(">H", suite) + raw
     x25519.X25519PrivateKey.generate().exchange(curve)  # refuses points of low order
@@ -156,9 +155,7 @@ def spread(frame: Json) -> Json:  # a frame and the envelope in it, side by side
     return frame | sealed
 
 
-class Peer:
-    """One handle on one relay; its keys, pins and journal are one file."""
-
+class Peer:  # one handle on one relay; its keys, pins and journal are one file
     def __init__(self, base: str, handle: str, path: str, suite: int) -> None:
         self.base, self.handle, self.path = base, handle, Path(path)
         self.state: Json = json.loads(self.path.read_text()) if self.path.exists() else self.mint(suite)
@@ -208,8 +205,7 @@ class Peer:
         offer = [Subprotocol("ringline.v1")]
         return connect(url, additional_headers=headers, subprotocols=offer, compression=None, proxy=None)
 
-    def peer(self, handle: str, sid: str = "") -> tuple[Json, Json]:
-        """The keys and the card of a handle (that of `sid`), its identity pinned on first use."""
+    def peer(self, handle: str, sid: str = "") -> tuple[Json, Json]:  # keys and card, pinned on first use
         keys = self.http("GET", f"/v1/handles/{handle}", f"?card={sid}" if sid else "")
         card = read_card(keys, handle)
         pin = self.state["pins"].setdefault(handle, b64(card["ipk"]))
@@ -229,8 +225,7 @@ class Peer:
         ids = {"v": 1, "suite": call["suite"], "kid": b64(ends[-32:]), "sid": b64(self.card["id"])}
         return ids | {"iat": call["iat"], "exp": call["exp"], "ct": b64(ct)}, sha(to_sign)
 
-    def call(self, to: str, message: str, mode: str = "sync") -> str:
-        """Seal, call, open: the text of the reply."""
+    def call(self, to: str, message: str, mode: str = "sync") -> str:  # the text of the reply
         keys, card = self.peer(to)
         (suite, raw), iat = read_prekey(keys, card), now()
         demand(card["start"] <= iat <= card["end"] and len(message.encode()) <= 64_000, "card or message")
@@ -257,8 +252,7 @@ class Peer:
         demand(good, f"peer: {outcome['reason']}, {outcome.get('failure', {}).get('code')}")
         return str(outcome["reply"]["text"])
 
-    def take(self, frame: Json) -> Json:
-        """Open a request (envelope §3.7, steps 1 to 9) and put it into the journal (§3.9)."""
+    def take(self, frame: Json) -> Json:  # opens a request, envelope §3.7, into the journal, §3.9
         call, mode = spread(frame), frame.get("delivery_mode", "sync")
         card = self.peer(frame["from"], call["sid"])[1]
         demand(card["start"] <= call["iat"] <= card["end"] and call["kid"] == b64(self.kid), "card or key")
@@ -268,21 +262,27 @@ class Peer:
         ends = them + card["id"] + self.me + self.kid
         body, call["digest"] = unseal(REQUEST, call, ends, self.key, card["spk"])
         size = 2 + int.from_bytes(body[:2], "big")
-        call["reply_raw"], call["asked"] = body[2:size], unpack(body[size:].decode())
-        call["ends"] = self.me + self.card["id"] + them + public_key(call["suite"], body[2:size])[1]
-        demand(call["asked"].keys() <= ASKED and isinstance(call["asked"]["message"], str), "sealed request")
+        call["reply_raw"], text = body[2:size], body[size:]
+        call["ends"] = self.me + self.card["id"] + them + public_key(call["suite"], call["reply_raw"])[1]
+        try:  # from here on the sender is authenticated, and a refusal is sealed for him
+            asked = unpack(text.decode())
+            demand(asked.keys() <= ASKED and len(asked["message"].encode()) <= 64_000, "sealed request")
+            refusals = {"context_unknown": "context_id" in asked, "task_unknown": "task" in asked}
+        except Exception:
+            asked, refusals = {"message": ""}, {"agent_error": True}
+        fresh = {"payload": b64(sha(text)), "state": "taken", "call_id": call["call_id"]}
         name = b64(card["ipk"]) + frame.get("message_id", call["digest"].hex())
-        fresh = {"payload": b64(sha(body[size:])), "state": "taken"}
-        call["row"] = self.state["journal"].setdefault(name, fresh)
-        refusals = {"context_unknown": "context_id" in call["asked"], "task_unknown": "task" in call["asked"]}
-        if call["row"]["payload"] != fresh["payload"]:
-            call["row"], refusals = fresh, {"duplicate_conflict": True}
+        row = self.state["journal"].setdefault(name, fresh)
+        ended = row["state"] == "cancelled" and row["call_id"] != call["call_id"]
+        if ended or row["payload"] != fresh["payload"]:
+            row, refusals = fresh, {"agent_error" if ended else "duplicate_conflict": True}
+        call |= {"row": row, "message": asked["message"]}
         call["refusal"] = next((code for code, holds in refusals.items() if holds), "")
         self.save()
         return call
 
     def outcome(self, call: Json) -> tuple[str, Json]:  # journalled before it is sent: envelope §3.9
-        body: Json = {"reply": {"text": call["asked"]["message"].upper()}, "reason": "completed"}
+        body: Json = {"reply": {"text": call["message"].upper()}, "reason": "completed"}
         if call["refusal"]:
             body = {"failure": {"code": call["refusal"]}, "reason": "failed"}
         call["row"]["state"], call["iat"] = "finished", now()

@@ -301,6 +301,8 @@ def test_a_cancelled_call_never_begins(cast: Cast) -> None:
             assert cast.hear("cancel_call") == [("call_cancelled", {"phase": "pending"})]
             assert cast.hear("call_started") == []
         assert cast.offer(request) == [("call_cancelled", {"phase": "pending"})]
+        *_, (_, members) = cast.offer(request, call_id="call-2")  # the same message, but another call
+        assert members["terminal"] == "failed"
         yield {"type": "call_error", "origin": "relay", "code": "canceled", "call_id": CALL}
 
     with pytest.raises(ValueError, match="relay: canceled"):
@@ -413,6 +415,23 @@ def test_padding_and_signature_are_checked(
     with pytest.raises(ValueError, match="relay: protocol_error"):
         cast.call(play)
     assert fault in capsys.readouterr().err
+
+
+def test_an_authentic_message_that_makes_no_sense_is_refused_under_a_seal(cast: Cast) -> None:
+    seal = cast.peers["caller"].seal
+
+    def misspelt(way: int, call: Json, ends: bytes, raw: bytes, body: bytes, tail: bytes) -> Any:
+        return seal(way, call, ends, raw, body.replace(b'"message"', b'"massage"'), tail)
+
+    def play(request: Json) -> Iterator[Json]:
+        yield queued(request)
+        (accepted, (kind, members)) = cast.offer(request)
+        assert accepted == ("call_accepted", {})
+        yield {"type": kind, "call_id": CALL} | members
+
+    cast.peers["caller"].seal = misspelt
+    with pytest.raises(ValueError, match="peer: failed, agent_error"):
+        cast.call(play)
 
 
 def test_a_weak_key_is_refused_at_import() -> None:
