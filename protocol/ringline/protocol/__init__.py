@@ -7,6 +7,7 @@ nothing else. The rest is imported from its module: ``ringline.protocol.envelope
 from ringline.protocol.errors import (
     BadSignature,
     BodyError,
+    CallTimeout,
     CannotOpen,
     ConfigError,
     ContactError,
@@ -32,6 +33,7 @@ from ringline.protocol.errors import (
 __all__ = [
     "BadSignature",
     "BodyError",
+    "CallTimeout",
     "CannotOpen",
     "ConfigError",
     "ContactError",

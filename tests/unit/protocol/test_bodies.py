@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -108,7 +108,6 @@ plain_values: st.SearchStrategy[Any] = st.recursive(
     message=st.text(min_size=1, max_size=200),
     args=st.dictionaries(st.text(max_size=5), plain_values, max_size=4),
 )
-@settings(deadline=None)
 def test_any_text_and_any_json_come_back(message: str, args: dict[str, Any]) -> None:
     body = Request(message=message, args=args)
     assert decode_request(encode_request(body)) == body

@@ -166,7 +166,7 @@ def test_a_durable_call_and_one_without_a_message_id_round_trip(
 
 @pytest.mark.parametrize("suite", SUITE_IDS)
 @given(body=st.binary(max_size=9_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_json_bytes_round_trip(suite: int, body: bytes) -> None:
     call = CALLS[suite]
     sealed = seal_request(call.context, body, call.reply_key.public, call.alice.operational)
@@ -255,7 +255,7 @@ def test_an_outcome_exactly_at_the_cap_goes_and_one_byte_more_is_not_sealed(call
 
 @pytest.mark.parametrize("suite", SUITE_IDS)
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_no_byte_of_a_ciphertext_can_be_changed(suite: int, data: st.DataObject) -> None:
     call = CALLS[suite]
     sealed = bytearray(b64decode(call.sealed.envelope.ct))

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringline.protocol.errors import BadSignature, RinglineError, StatementError, WeakKey
@@ -58,7 +58,6 @@ def test_garbage_is_no_card_and_raises_nothing_else(data: bytes) -> None:
 
 
 @given(at=st.integers(0, len(CARD.encode()) - 1), flip=st.integers(1, 255))
-@settings(deadline=None)
 def test_no_byte_of_a_signed_card_can_be_changed(at: int, flip: int) -> None:
     data = bytearray(CARD.encode())
     data[at] ^= flip

@@ -53,7 +53,7 @@ def test_keys_come_back_from_both_forms(keys: Keys) -> None:
 
 
 @given(one=st.binary(min_size=32, max_size=32), two=st.none() | st.binary(min_size=32, max_size=32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_identity_comes_back(one: bytes, two: bytes | None) -> None:
     if one == two:
         return
@@ -177,7 +177,7 @@ def test_a_changed_header_does_not_open(old: str, new: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_no_byte_of_the_ciphertext_can_be_changed(data: st.DataObject) -> None:
     *head, ciphertext = SEALED.splitlines()
     box = bytearray(b64decode(ciphertext))

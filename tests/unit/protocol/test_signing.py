@@ -80,7 +80,7 @@ def test_signatures_are_those_of_another_implementation() -> None:
 
 
 @given(message=st.binary(max_size=100), at=st.integers(0, 63), bit=st.integers(0, 7))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_signature_holds_for_its_message_and_key_only(message: bytes, at: int, bit: int) -> None:
     signature = KEY.sign(message)
     verify(KEY.public, message, signature)

@@ -78,7 +78,7 @@ def test_a_seed_of_another_length_is_refused(suite: Suite, size: int) -> None:
 
 @pytest.mark.parametrize("suite_id", SUITES)
 @given(info=st.binary(max_size=100), plaintext=st.binary(max_size=500))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_sealed_opens_with_its_info_only(suite_id: int, info: bytes, plaintext: bytes) -> None:
     suite = SUITES[suite_id]
     key = suite.private_from_seed(SEED)

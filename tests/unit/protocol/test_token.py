@@ -249,7 +249,7 @@ deep = st.recursive(
     header=st.dictionaries(st.sampled_from([*HEADER, "x"]), deep),
     payload=st.dictionaries(st.sampled_from([*PAYLOAD, "x"]), deep),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_truly_signed_garbage_raises_nothing_but_our_own_error(header: Any, payload: Any) -> None:
     with pytest.raises(TokenError):
         parse(signed({**HEADER, **header, "x": 1}, {**PAYLOAD, **payload}))
@@ -263,7 +263,7 @@ def test_truly_signed_garbage_raises_nothing_but_our_own_error(header: Any, payl
     jti=st.from_regex(r"[A-Za-z0-9_-]{16,64}", fullmatch=True),
     path=st.from_regex(r"/v1/[A-Za-z0-9/_%.~-]{1,80}", fullmatch=True),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_token_is_read_back(
     handle: str, card_id: bytes, realm: str, iat: int, jti: str, path: str
 ) -> None:
@@ -329,7 +329,7 @@ def test_the_dummy_key_is_a_valid_key() -> None:
 
 
 @given(at=st.integers(0, 63), flip=st.integers(1, 255))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_changed_signature_admits_nobody(at: int, flip: int) -> None:
     body = TOKEN.rsplit(".", 1)[0]
     signature = bytearray(KEY.sign(body.encode()))
