@@ -135,6 +135,11 @@ class Service:
         self._stops += 1
         if self._stops == 1:
             self._session.drain()
+            if not self._session.idle:
+                self._note(
+                    f"stopping: no more calls are taken, and those that run get {self._options.drain_s:g} s"
+                    " to end; told again, it stops now"
+                )
             self._spawn(self._drain())
         elif self._stops == 2:
             self._idle.set()

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import ringline_testing
+from ringline.listener.entries import EntryState
 from ringline.listener.journal import Journal
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.names import is_uuid4
-from ringline_testing.journals import Shelf
+from ringline_testing.journals import NOW, Shelf
 
 HOLDER = """
 import sys, time
@@ -194,3 +196,56 @@ class TestUnusable:
         if not Path("/proc/self").exists():
             pytest.skip("needs /proc")
         assert "cannot be opened for writing" in str(refusal(Path("/proc/self/journal.db")))
+
+
+STEPS = """
+import sys
+from pathlib import Path
+from ringline.listener.journal import Journal
+from ringline_testing.journals import DONE, NOW, take
+
+journal = Journal(Path(sys.argv[1]))
+def step(name):
+    if name == sys.argv[2]:
+        print(name, flush=True)
+        sys.stdin.read()
+
+step("open")
+journal.opening("call-1", NOW + 1_000_000)
+step("opening")
+entry = take(journal).entry
+step("taken")
+journal.begin(entry.id, granted=None, mint=None, now=NOW)
+step("begun")
+journal.finish(entry.id, DONE, turn=None, now=NOW)
+step("finished")
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "deaths"),
+    [
+        ("open", None, 0),
+        ("opening", None, 1),
+        ("taken", EntryState.TAKEN, 1),
+        ("begun", EntryState.BEGUN, 0),
+        ("finished", EntryState.FINISHED, 0),
+    ],
+)
+def test_a_kill_at_each_step_leaves_what_was_true(
+    shelf: Shelf, step: str, state: EntryState | None, deaths: int
+) -> None:
+    support = Path(ringline_testing.__file__).parents[1]
+    process = subprocess.Popen(
+        [sys.executable, "-c", STEPS, str(shelf.path), step],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(support)},
+    )
+    assert first_line(process) == step
+    process.kill()
+    process.communicate(timeout=30)
+    entry = shelf.journal().find("call-1")
+    assert (None if entry is None else entry.state) is state
+    assert shelf.journal().opening("call-1", NOW) == deaths
