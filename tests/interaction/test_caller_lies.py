@@ -137,7 +137,7 @@ async def test_a_suite_below_the_lowest_allowed_is_never_sealed_to(
 async def test_a_hybrid_recipient_never_gets_a_lesser_seal(tmp_path: Path) -> None:
     async with running_relay() as relay, scripted_listener(relay.port, "bob", suites=(1, 2)) as bob:
         async with middleman(relay.port) as middle, caller(middle, tmp_path) as me:
-            lesser = SuiteOwner(**{**vars(bob.owner), "suites": (1,)})
+            lesser = replace(bob.owner, suites=(1,))
 
             def strip(method: str, target: str, answer: Answer) -> Answer:
                 if target == "/v1/handles/bob":
@@ -244,7 +244,7 @@ async def test_an_outcome_of_another_identity_is_not_taken(
 
     def vouch(method: str, target: str, answer: Answer) -> Answer:
         if f"card={b64encode(eve.card.card.id)}" in target:
-            body = {
+            body: dict[str, Any] = {
                 "handle": "bob",
                 "card": b64encode(eve.card.card.encode()),
                 "card_sig": b64encode(eve.card.signature),

@@ -4,6 +4,7 @@ A loop of its own runs in a thread of its own; every method hands its work over 
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -50,9 +51,20 @@ class _Loop:
 
     def stop(self) -> None:
         if self._thread.is_alive():
+            with contextlib.suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._tidy(), self._loop).result(_STOP_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_STOP_S)
             self._loop.close()
+
+    async def _tidy(self) -> None:
+        """Leave no task and no thread behind."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
 
 
 @final

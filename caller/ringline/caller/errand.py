@@ -20,10 +20,10 @@ from ringline.caller.ends import error_of, out_of_time
 from ringline.caller.events import Event, EventName, Source
 from ringline.caller.line import Line
 from ringline.caller.outbox import Stored
+from ringline.caller.pending import Outgoing
 from ringline.caller.post import Post
 from ringline.caller.receipt import Receipt
 from ringline.caller.sealing import Answer, Question, open_answer, read_answer, seal_call
-from ringline.caller.session import Outgoing
 from ringline.client import telemetry
 from ringline.client.clock import wall_ms
 from ringline.protocol.bodies import Request, encode_request

@@ -21,7 +21,8 @@ from ringline.caller.effects import (
     Send,
     Tell,
 )
-from ringline.caller.session import CallerSession, Outgoing
+from ringline.caller.pending import Outgoing
+from ringline.caller.session import CallerSession
 from ringline.client import Backoff, Link, RelayClock, RelayHttp
 from ringline.protocol.errors import RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome, Frame, RelayToCaller

@@ -5,8 +5,7 @@ the edge performs in order. It neither seals nor opens: an outcome is handed out
 says what came of it. Whatever else a relay sends is its unauthenticated word (envelope §3.8).
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal, final
+from typing import Final, final
 
 from msgspec import UNSET
 
@@ -30,6 +29,7 @@ from ringline.caller.effects import (
     Unopened,
     Withdrawn,
 )
+from ringline.caller.pending import Outgoing, Pending, Strays
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.frames import (
     CallError,
@@ -44,7 +44,7 @@ from ringline.protocol.frames import (
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import CANCEL_WAIT_MS, HOLD_MS
 
-__all__ = ["RETRY_MS", "CallerSession", "Outgoing"]
+__all__ = ["RETRY_MS", "CallerSession"]
 
 RETRY_MS: Final = 500
 """How long before the one retry when the relay names no time."""
@@ -62,76 +62,13 @@ _RETRIED: Final[dict[RelayCode, Progress]] = {
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """A sealed call, ready to be sent as often as need be."""
-
-    message_id: str
-    correlation_id: str
-    payload: bytes
-    """The whole frame, encoded: repeats are these bytes, verbatim (protocol §8)."""
-    deadline: int
-    """When the caller stops waiting, monotonic ms."""
-    sent_before: bool = False
-    """Whether an earlier process may have sent it."""
-    call_id: str | None = None
-    """What an earlier process learned."""
-    retries: int = 1
-
-
-@final
-@dataclass(slots=True)
-class _Call:
-    out: Outgoing
-    call_id: str | None
-    sendings: int
-    retries: int
-    on_wire: bool = False  # sent on the connection that stands
-    answered: bool = False  # the relay said something about it on that connection
-    state: int = 0
-    resealing: bool = False
-    resealed: bool = False
-    retry_at: int | None = None
-    looking_up: bool = False
-    lookup_at: int | None = None
-    lost_at: int | None = None
-    lost_error: RinglineError | None = None
-    opening: int = 0
-    held: Ended | None = None  # an end that waits for an outcome being opened
-    spoiled_at: int | None = None  # when to give up after an outcome that did not open
-    cancel: Literal["no", "wanted", "asked"] = "no"
-    cancel_by: int | None = None
-    given_up_at: int | None = None  # nobody waits any more; kept to send a cancel that is due
-
-    @property
-    def waits(self) -> bool:
-        """Whether its first answer on this connection is due."""
-        return self.on_wire and not self.answered
-
-
-@final
-@dataclass(slots=True)
-class Strays:
-    """Frames that fitted no call, by kind: counted and otherwise ignored."""
-
-    unknown: int = 0
-    """About no call of ours."""
-    mismatched: int = 0
-    """About a call of ours, with ids that do not belong together."""
-    late: int = 0
-    """About a call that has ended."""
-    repeated: int = 0
-    """A status that was told already, or one that goes back."""
-
-
-@final
 class CallerSession:
     """All calls of one caller to one callee. Every method returns the effects to perform, in order."""
 
     def __init__(self) -> None:
         """Begin without a connection and without calls."""
-        self._calls: dict[str, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._calls: dict[str, Pending] = {}
+        self._by_id: dict[str, Pending] = {}
         self._ends: dict[str, None] = {}
         self._connected = False
         self.strays = Strays()
@@ -154,7 +91,7 @@ class CallerSession:
         """Take a call. Its ``message_id`` must be that of no other call here."""
         if out.message_id in self._calls:
             raise ValueError("this message_id is under way already")
-        call = _Call(out, out.call_id, 1 if out.sent_before else 0, out.retries)
+        call = Pending(out, out.call_id, 1 if out.sent_before else 0, out.retries)
         self._calls[out.message_id] = call
         if call.call_id is not None:
             self._by_id[call.call_id] = call
@@ -169,7 +106,8 @@ class CallerSession:
             if call.given_up_at is not None:
                 # Nobody waits; sending it again could only start what was given up.
                 effects += self._ask_cancel(call, now)
-            elif call.retry_at is None:
+            elif call.retry_at is None or call.retry_at <= now.mono:
+                call.retry_at = None
                 effects += self._bring(call, now)
         return effects
 
@@ -181,10 +119,10 @@ class CallerSession:
             call.on_wire = call.answered = False
             call.looking_up, call.lookup_at = False, None
             call.lost_error = error
-            if call.sendings:
+            if call.with_relay:
                 call.lost_at = now.mono if call.lost_at is None else call.lost_at
             elif not stood:
-                # Nothing was sent and the relay cannot be dialled: that is the answer.
+                # The relay has nothing of it and cannot be dialled: that is the answer.
                 effects += self._end(call, LostRelay(error, sent=False))
         return effects
 
@@ -194,7 +132,7 @@ class CallerSession:
         return [
             effect
             for call in list(self._calls.values())
-            for effect in self._end(call, LostRelay(error, sent=call.sendings > 0))
+            for effect in self._end(call, LostRelay(error, sent=call.with_relay))
         ]
 
     def receive(self, frame: RelayToCaller, now: Instant) -> list[Effect]:
@@ -275,8 +213,8 @@ class CallerSession:
         call = self._calls.get(message_id)
         if call is None or call.given_up_at is not None:
             return [Decided(message_id, "already_terminal")]
-        if call.sendings == 0 or call.retry_at is not None or call.resealing:
-            # Nothing of it is with the relay: never sent, or refused without effect.
+        if not call.with_relay:
+            # Never sent, or refused without effect.
             return self._end(call, Withdrawn())
         call.cancel_by = now.mono + CANCEL_WAIT_MS
         return self._ask_cancel(call, now) if call.cancel != "asked" else []
@@ -322,22 +260,21 @@ class CallerSession:
                 effects += self._due(call, now)
         return effects
 
-    def _due(self, call: _Call, now: Instant) -> list[Effect]:
+    def _due(self, call: Pending, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
         if call.cancel_by is not None and now.mono >= call.cancel_by:
             call.cancel_by = None
             effects.append(Decided(call.out.message_id, "requested"))
-        if call.retry_at is not None and now.mono >= call.retry_at:
+        if call.retry_at is not None and now.mono >= call.retry_at and self._connected:
             call.retry_at = None
-            if self._connected:
-                effects += self._send(call)
+            effects += self._send(call)
         if call.lookup_at is not None and now.mono >= call.lookup_at:
             call.lookup_at = None
             if self._connected:
                 effects += self._bring(call, now)
         return effects
 
-    def _bring(self, call: _Call, now: Instant) -> list[Effect]:
+    def _bring(self, call: Pending, now: Instant) -> list[Effect]:
         """Bring a call onto the connection that stands (protocol §5)."""
         if call.resealing or call.looking_up:
             return []
@@ -347,7 +284,7 @@ class CallerSession:
         call.looking_up = True
         return [Lookup(call.out.message_id, call.call_id)]
 
-    def _send(self, call: _Call) -> list[Effect]:
+    def _send(self, call: Pending) -> list[Effect]:
         call.on_wire, call.answered = True, False
         call.sendings += 1
         return [
@@ -414,7 +351,7 @@ class CallerSession:
             return []
         return self._refused(call, frame, retry_ms, now)
 
-    def _refused(self, call: _Call, frame: CallError, retry_ms: int | None, now: Instant) -> list[Effect]:
+    def _refused(self, call: Pending, frame: CallError, retry_ms: int | None, now: Instant) -> list[Effect]:
         """An error without ``call_id``: this sending admitted nothing (protocol §3)."""
         call.answered = True
         first = call.sendings == 1 and call.call_id is None
@@ -453,7 +390,7 @@ class CallerSession:
             return []
         return [Decided(call.out.message_id, frame.reason)]
 
-    def _ask_cancel(self, call: _Call, now: Instant) -> list[Effect]:
+    def _ask_cancel(self, call: Pending, now: Instant) -> list[Effect]:
         """Send ``cancel_call``, or hold it until the call has an id and a connection (protocol §7)."""
         if call.call_id is None or not self._connected:
             call.cancel = "wanted"
@@ -461,8 +398,8 @@ class CallerSession:
         call.cancel = "asked"
         return [Cancel(CancelCall(call_id=call.call_id))]
 
-    def _give_up(self, call: _Call, now: Instant) -> list[Effect]:
-        sent = call.sendings > 0 and call.retry_at is None and not call.resealing
+    def _give_up(self, call: Pending, now: Instant) -> list[Effect]:
+        sent = call.with_relay
         effects: list[Effect] = []
         if call.cancel_by is not None:
             effects.append(Decided(call.out.message_id, "requested"))
@@ -475,12 +412,12 @@ class CallerSession:
         call.retry_at = call.lookup_at = call.spoiled_at = call.lost_at = None
         return [*effects, End(call.out.message_id, OutOfTime(call.call_id, sent=True))]
 
-    def _learn(self, call: _Call, call_id: str) -> list[Effect]:
+    def _learn(self, call: Pending, call_id: str) -> list[Effect]:
         call.call_id = call_id
         self._by_id[call_id] = call
         return [Learned(call.out.message_id, call_id)]
 
-    def _unanswered(self, correlation_id: str) -> _Call | None:
+    def _unanswered(self, correlation_id: str) -> Pending | None:
         for call in self._calls.values():
             if call.waits and call.out.correlation_id == correlation_id:
                 return call
@@ -495,7 +432,7 @@ class CallerSession:
             self.strays.unknown += 1
         return []
 
-    def _end(self, call: _Call, end: Ended | None) -> list[Effect]:
+    def _end(self, call: Pending, end: Ended | None) -> list[Effect]:
         """End a call; None means that its outcome was opened. An outcome being opened is waited for."""
         if end is not None and call.opening:
             # protocol §5: a late timeout never replaces an outcome.
@@ -511,7 +448,7 @@ class CallerSession:
             effects.append(End(call.out.message_id, end))
         return effects
 
-    def _remove(self, call: _Call) -> None:
+    def _remove(self, call: Pending) -> None:
         self._calls.pop(call.out.message_id, None)
         if call.call_id is not None:
             self._by_id.pop(call.call_id, None)
