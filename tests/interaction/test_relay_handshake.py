@@ -213,6 +213,8 @@ async def test_one_identity_has_so_many_connections_and_no_more() -> None:
             answer = await upgrade(relay, "/v1/call/bob", bearer(bob, "/v1/call/bob"))
             assert (answer.status, answer.json()["code"]) == (429, "rate_limited")
             assert answer.header("retry-after") == "1"
+            own = bob.listen_target()
+            assert (await upgrade(relay, own, bearer(bob, own))).status == 429
             # The query is looked at before the limits.
             bad = "/v1/call/bob?x=1"
             assert (await upgrade(relay, bad, bearer(bob, bad))).status == 400
@@ -251,6 +253,17 @@ async def test_a_ticket_opens_nothing_else(relay: RelayServer) -> None:
         shown = f"{target}{'&' if '?' in target else '?'}ticket={ticket}"
         assert (await upgrade(relay, shown)).status == 401
     assert (await upgrade(relay, f"/v1/call/bob?ticket={ticket}")).status == 101
+
+
+async def test_two_log_ins_at_once_are_none(relay: RelayServer) -> None:
+    bob = await Owner.enrolled("bob", relay.port)
+    ticket = await buy(bob, "/v1/call/bob")
+    token = bearer(bob, "/v1/call/bob")
+    assert (await upgrade(relay, f"/v1/call/bob?ticket={ticket}", token)).status == 401
+    assert (await upgrade(relay, f"/v1/call/bob?ticket={ticket}&ticket={ticket}")).status == 401
+    # Neither was used up.
+    assert (await upgrade(relay, f"/v1/call/bob?ticket={ticket}")).status == 101
+    assert (await upgrade(relay, "/v1/call/bob", token)).status == 101
 
 
 async def test_a_ticket_for_anothers_mailbox_opens_nothing(relay: RelayServer) -> None:
