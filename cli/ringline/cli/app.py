@@ -53,11 +53,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
 class Invocation:
     """What is known of one run of the command when an error ends it.
 
-    ``machine``: the answer is one JSON document. ``peer`` is the handle that is called, ``again`` the command
+    ``machine``: the answer is one JSON document. ``page`` is the command whose page helps further.
+    ``peer`` is the handle that is called, ``again`` the command
     that repeats the call under the same message id, without its text; a command fills both in.
     """
 
     machine: bool = False
+    page: str = "ringline"
     peer: str | None = None
     again: str | None = None
 
@@ -155,7 +157,7 @@ def _end(error: Exception, invocation: Invocation) -> int:
     # Not loaded by a command that ends well.
     from ringline.cli.failure import document, explain, lines
 
-    explanation = explain(error, peer=invocation.peer, again=invocation.again)
+    explanation = explain(error, page=invocation.page, peer=invocation.peer, again=invocation.again)
     if invocation.machine:
         write_document(document(explanation))
     else:

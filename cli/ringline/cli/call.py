@@ -130,6 +130,7 @@ def command(
     from ringline.client import RelayAddress
     from ringline.protocol.contact import Contact
     from ringline.protocol.encoding import b64encode
+    from ringline.protocol.names import is_task_id
 
     require_output()
     invocation: Invocation = context.obj
@@ -141,6 +142,8 @@ def command(
         # A contact string says where its realm is reached.
         relay, realm = known[-1].base_url, realm or known[-1].realm
     address = RelayAddress.parse(relay, realm)
+    if task is not None and not is_task_id(task):
+        raise click.UsageError(f"{task!r} is not the id of a task: a-z, 0-9 and hyphen, at most 64")
     args = _arguments(arguments)
     message_id = message_id or secrets.token_hex(16)
     invocation.peer = handle

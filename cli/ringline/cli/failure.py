@@ -131,7 +131,7 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_H, "already_terminal"): _Words("The call has ended; there is nothing to cancel.", "Its end stands."),
     (_H, "too_late"): _Words("The listener could not stop the work any more.", "The work runs on."),
     (_H, "unknown"): _Words("No such call of this identity.", "Nothing was changed."),
-    (_L, "config"): _Words("{summary}", "Nothing was started."),
+    (_L, "config"): _Words("{summary}", "Nothing was started.", ("{page} --help",)),
     (_L, "untrusted_key"): _Words(
         "No key is known for {peer}.",
         _NOTHING_SEALED,
@@ -190,10 +190,12 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
 }
 
 
-def explain(error: Exception, *, peer: str | None = None, again: str | None = None) -> Explanation:
+def explain(
+    error: Exception, *, page: str = "ringline", peer: str | None = None, again: str | None = None
+) -> Explanation:
     """Return the parts of an error.
 
-    ``peer`` is the handle that was called; ``again`` the command that repeats the call under the same
+    ``page`` is the command that was typed, without its options; ``peer`` is the handle that was called; ``again`` the command that repeats the call under the same
     message id, its text left out. Of an exception that is none of ours only the kind is told, because its
     text may hold keys or messages. The peer's own words go to ``detail`` alone, and are not neutralised yet.
     """
@@ -204,7 +206,7 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
     info = error.info
     words = _WORDS.get((info.family, info.code), _Words("{summary}", _NOTHING_KNOWN))
     said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
-    facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or ""}
+    facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or "", "page": page}
     detail: str | None = None
     offered: tuple[str, ...] = ()
     what = _sentence(said)
@@ -242,7 +244,12 @@ def explain(error: Exception, *, peer: str | None = None, again: str | None = No
 def explain_code(row: ErrorCode) -> Explanation:
     """Return the parts of a code without an occasion, as the registry's page shows them."""
     words = _WORDS.get((row.family, row.code), _Words(row.summary, _NOTHING_KNOWN))
-    facts = {"peer": "the peer", "again": "the same command with --id MESSAGE_ID", "summary": row.summary}
+    facts = {
+        "peer": "the peer",
+        "again": "the same command with --id MESSAGE_ID",
+        "summary": row.summary,
+        "page": "ringline COMMAND",
+    }
     return Explanation(
         code=row.code,
         family=row.family,

@@ -31,13 +31,14 @@ class RunPage(Page):
                 program = [*first, *args[place + 1 :]]
                 args = [*args[:place], *(f"{_RUN}={each}" for each in program)]
                 break
+        given = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
-            if error.param is not None and any(arg.startswith(f"{_RUN}=-") for arg in args):
+            if error.param is not None and any(arg.startswith(f"{_RUN}=-") for arg in given):
                 raise click.UsageError(
-                    f"{error.format_message()} All that follows --run belongs to the program: give the options "
-                    "of this command before it.",
+                    f"{error.format_message()} All that follows --run belongs to the program: "
+                    "give the options of this command before it.",
                     ctx,
                 ) from None
             raise
@@ -53,7 +54,7 @@ class RunPage(Page):
         ),
         (
             "a program with options of its own; everything after --run is the program's",
-            "ringline listen --as reviewer --concurrency 2 --run python3 review.py --strict",
+            "ringline listen --as reviewer --run python3 review.py --strict",
         ),
         (
             "let in one caller only, by the contact string that he gave you",

@@ -23,6 +23,12 @@ class Page(click.Command):
     exits: Sequence[Exit] = ()
     then: str = ""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error that ends it names this page."""
+        if ctx.obj is not None:
+            ctx.obj.page = ctx.command_path
+        return super().invoke(ctx)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page; what a reader looks for first comes first."""
         self.format_help_text(ctx, formatter)

@@ -195,9 +195,7 @@ def _row(entry: Passed) -> Sequence[str]:
     who = "bob" if "/listen/" in entry.request else "caller"
     way = f"{who} → relay" if entry.direction == "to relay" else f"relay → {who}"
     clear = [
-        f"{name} {_short(frame[name])}"
-        for name in ("from", "state", "terminal", "call_id")
-        if name in frame
+        f"{name} {_short(frame[name])}" for name in ("from", "state", "terminal", "call_id") if name in frame
     ]
     if "envelope" in frame:
         clear.append(f"{len(frame['envelope']['ct']):,} characters sealed")

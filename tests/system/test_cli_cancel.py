@@ -1,0 +1,88 @@
+"""Ctrl-C during a call: canceled is said only when the work was seen to stop; twice stops waiting."""
+
+import signal
+from collections.abc import Generator
+
+import pytest
+
+from ringline_testing.commands import Running, Scene, processes_with
+
+pytestmark = pytest.mark.system
+
+# Ends a moment after it was told to, and leaves a mark when it does. The numbers name its children.
+SLOW_TO_STOP = "trap 'sleep 0.4; : > stopped; exit 1' TERM; sleep 86301 & sleep 86302 & wait"
+# Has to be killed, which the listener does after five seconds.
+STUBBORN = "trap '' TERM; sleep 86303 & wait; wait; wait"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
+    """A relay, and two listeners whose programs sleep for a day."""
+    with Scene(tmp_path_factory.mktemp("cancel")) as made:
+        made.start_relay()
+        made.start_listener("slow", "/bin/sh", "-c", SLOW_TO_STOP)
+        made.start_listener("stubborn", "/bin/sh", "-c", STUBBORN)
+        yield made
+
+
+def at_work(scene: Scene, peer: str, *words: str) -> Running:
+    """Start a call and wait until the program runs."""
+    caller = scene.start("call", peer, "work", *words)
+    caller.says("working")
+    return caller
+
+
+def test_ctrl_c_ends_the_work_and_says_canceled_only_then(scene: Scene) -> None:
+    caller = at_work(scene, "slow")
+    assert processes_with("sleep\x0086301")
+    caller.signal(signal.SIGINT)
+    assert caller.end() == 15
+    # By the time it was said, the whole process tree had gone.
+    assert (scene.folder / "stopped").exists()
+    assert processes_with("sleep\x0086301") == processes_with("sleep\x0086302") == []
+    assert caller.out == b""
+    told = "\n".join(caller.told)
+    assert "cancelling – waiting for slow to confirm; Ctrl-C again stops waiting" in told
+    assert "[canceled · exit 15" in told
+
+
+def test_a_second_ctrl_c_stops_waiting_and_says_what_is_not_known(scene: Scene) -> None:
+    caller = at_work(scene, "stubborn")
+    caller.signal(signal.SIGINT)
+    caller.says("cancelling")
+    caller.signal(signal.SIGINT)
+    assert caller.end() == 130
+    told = "\n".join(caller.told)
+    assert "stopped waiting for stubborn" in told
+    assert "whether the work runs on is not known here" in told
+    assert "ringline call stubborn --id " in told
+    assert "canceled" not in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_hang_up_stops_waiting_at_once(scene: Scene, number: signal.Signals) -> None:
+    caller = at_work(scene, "slow")
+    caller.signal(number)
+    assert caller.end() == 130
+    told = "\n".join(caller.told)
+    assert "cancelling" not in told
+    assert "not known here" in told
+    # What was started is not left to run for a day.
+    call_id = caller.says(r"call ([\w-]+) · message")[1]
+    assert scene.run("cancel", call_id).returncode == 0
+
+
+def test_a_timeout_of_the_caller_asks_for_the_stop_and_claims_nothing(scene: Scene) -> None:
+    document = scene.document("call", "slow", "work", "--timeout", "0.7")
+    error = document["error"]
+    assert (error["code"], error["family"], error["exit"]) == ("timeout", "local", 14)
+    assert "may have run" in error["still_true"]
+    assert error["retry"] == "same_id"
+    assert error["message_id"] in error["next"][0]
+
+
+def test_what_cannot_be_canceled_is_told(scene: Scene) -> None:
+    unknown = scene.document("cancel", "no-such-call")
+    assert (unknown["error"]["code"], unknown["error"]["exit"]) == ("unknown", 10)
+    malformed = scene.document("cancel", "no such call")
+    assert malformed["error"]["exit"] == 2
