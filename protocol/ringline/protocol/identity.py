@@ -28,7 +28,7 @@ def next_commitment(ipk: bytes) -> bytes:
     return digest(label("next") + ipk)
 
 
-def check_span(not_before: int, not_after: int, limit: int) -> None:
+def check_span(not_before: int, not_after: int, limit: int = INT_MAX) -> None:
     """Pass a span of time of at most ``limit``; all three in ms, the first two Unix times.
 
     Raises `StatementError` when it is empty, too long, or outside ``0 .. 2^53 - 1`` (protocol §1).
@@ -71,8 +71,7 @@ class Card:
             raise StatementError("the card's handle is no handle")
         if not 1 <= self.serial <= 0xFFFF_FFFF:
             raise StatementError("the card's serial is out of range")
-        if not 0 <= self.not_before < self.not_after <= INT_MAX:
-            raise StatementError("the card's validity ends before it begins, or is no time at all")
+        check_span(self.not_before, self.not_after)
         if not len(self.ipk) == len(self.spk) == PUBLIC_BYTES or len(self.next) != HASH_BYTES:
             raise StatementError("a key or commitment of the card has the wrong length")
 

@@ -17,7 +17,6 @@ from ringline.protocol.errors import EncodingError, StatementError
 from ringline.protocol.identity import HASH_BYTES, Card, check_span
 from ringline.protocol.limits import (
     CLOCK_SLACK_MS,
-    INT_MAX,
     PREKEY_LIFE_MS,
     PREKEY_ROTATION_MS,
     PREKEY_SECRET_TAIL_MS,
@@ -95,8 +94,7 @@ class Prekey:
             raise StatementError("the prekey's card id has the wrong length")
         if not 0 <= self.epoch <= 0xFFFF_FFFF:
             raise StatementError("the prekey's epoch is out of range")
-        if not 0 <= self.not_before < self.not_after <= INT_MAX:
-            raise StatementError("the prekey's validity ends before it begins, or is no time at all")
+        check_span(self.not_before, self.not_after)
         if not 1 <= len(self.keys) <= 0xFF:
             raise StatementError("a prekey names 1 to 255 keys")
         # envelope §3.4: ascending, so that two hosts write the same bytes and no suite comes twice.

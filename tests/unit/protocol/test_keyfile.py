@@ -1,6 +1,8 @@
 """Key files: readable, locked by a passphrase if wanted, and read strictly (envelope §7)."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
@@ -191,6 +193,25 @@ def test_a_damaged_ciphertext_is_refused(ciphertext: str) -> None:
     *head, _ = SEALED.splitlines()
     with pytest.raises(KeyFileError):
         parse("\n".join([*head, ciphertext]), PASSPHRASE)
+
+
+def test_without_the_memory_that_unlocking_takes_the_error_says_so() -> None:
+    program = """
+import resource, sys
+from ringline.protocol.errors import KeyFileError
+from ringline.protocol.keyfile import parse
+text = sys.stdin.read()
+resource.setrlimit(resource.RLIMIT_AS, (900 * 2**20, 900 * 2**20))
+try:
+    parse(text, "passphrase")
+except KeyFileError as error:
+    print(error)
+"""
+    costly = SEALED.replace("m=8192", "m=1048576")
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=costly, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "not enough memory to unlock the key file: it takes 1048576 KiB" in done.stdout
 
 
 def test_comments_empty_lines_and_foreign_line_ends_change_nothing() -> None:
