@@ -15,6 +15,7 @@ from ringline.listener.tasks import DEFAULT_TASK, Task
 from ringline.protocol.bodies import Offer, Request
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.limits import OFFERS
+from ringline.protocol.names import is_task_id
 
 __all__ = ["Access", "Catalogue", "Errand"]
 
@@ -67,39 +68,33 @@ class Catalogue:
     def __init__(self, access: Access) -> None:
         """Offer nothing yet."""
         self.access = access
-        self._default: Task | Command | None = None
-        self._tasks: dict[str, Task] = {}
+        self._offered: dict[str, Task | Command] = {}
 
     def add(self, task: Task) -> None:
-        """Offer a task. Raises `ConfigError` for a second one of its name, or one too many."""
-        if task.id == DEFAULT_TASK:
-            self.set_default(task)
-            return
-        if task.id in self._tasks:
-            raise ConfigError(f"the task {task.id} is defined twice", next_step="give one another name")
-        if len(self._tasks) >= OFFERS - 1:
-            raise ConfigError(f"a listener offers at most {OFFERS} tasks")
-        self._tasks[task.id] = task
+        """Offer a function. Raises `ConfigError` for a second one of its name, or one too many."""
+        self._add(task.id, task)
 
-    def set_default(self, what: Task | Command) -> None:
-        """Answer calls that name no task. Raises `ConfigError` when something does already."""
-        if self._default is not None:
-            raise ConfigError("calls that name no task are answered already", next_step="leave one out")
-        self._default = what
+    def add_command(self, command: Command, task: str = DEFAULT_TASK) -> None:
+        """Offer a program as a task. Raises as `add`, and for a name that is no task id."""
+        if not is_task_id(task):
+            raise ConfigError(f"{task!r} is no task id: 1 to 64 of a-z, 0-9 and hyphen, the first no hyphen")
+        self._add(task, command)
+
+    def _add(self, name: str, what: Task | Command) -> None:
+        if name in self._offered:
+            raise ConfigError(f"the task {name} is defined twice", next_step="give one another name")
+        if len(self._offered) >= OFFERS:
+            raise ConfigError(f"a listener offers at most {OFFERS} tasks")
+        self._offered[name] = what
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all tasks, that of the default first."""
-        return (() if self._default is None else (DEFAULT_TASK,)) + tuple(sorted(self._tasks))
+        """The ids of all tasks, that of calls that name none first."""
+        return tuple(sorted(self._offered, key=lambda name: (name != DEFAULT_TASK, name)))
 
     def offers(self) -> tuple[Offer, ...]:
         """Return all tasks as they are told to callers."""
-        default: tuple[Offer, ...] = ()
-        if isinstance(self._default, Command):
-            default = (Offer(id=DEFAULT_TASK, summary=_COMMAND_SUMMARY),)
-        elif self._default is not None:
-            default = (self._default.offer(),)
-        return default + tuple(self._tasks[task].offer() for task in sorted(self._tasks))
+        return tuple(_offer(name, self._offered[name]) for name in self.ids)
 
     def __call__(self, request: Request, handle: str) -> Plan | Refusal:
         """See `Judge`."""
@@ -108,7 +103,7 @@ class Catalogue:
         if request.query is not UNSET:
             return Errand(Produced("\n".join(self.ids), offered=self.offers()), None)
         name = DEFAULT_TASK if request.task is UNSET else request.task
-        found = self._default if name == DEFAULT_TASK else self._tasks.get(name)
+        found = self._offered.get(name)
         if found is None:
             return Refusal("task_unknown", offered=self.ids)
         args = {} if request.args is UNSET else request.args
@@ -120,3 +115,7 @@ class Catalogue:
             return Errand(found, name, found.check(args))
         except ValueError as error:
             return Refusal("agent_error", str(error))
+
+
+def _offer(name: str, what: Task | Command) -> Offer:
+    return Offer(id=name, summary=_COMMAND_SUMMARY) if isinstance(what, Command) else what.offer()

@@ -14,6 +14,7 @@ from typing import final
 from ringline.client import DEFAULT_RELAY, Home, Passphrase
 from ringline.listener.listener import Listener, Serving
 from ringline.listener.runtime import Command
+from ringline.listener.tasks import DEFAULT_TASK
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.limits import WORK_BOUND_MS
 
@@ -29,6 +30,8 @@ class ListenOptions:
     """``--as``."""
     run: tuple[str, ...]
     """``--run``: the program and its arguments. A single text with spaces is split as a shell would."""
+    task: str | None = None
+    """``--task``: the task that the program answers; None for calls that name none."""
     relay: str = DEFAULT_RELAY
     realm: str | None = None
     home: Home | None = None
@@ -77,7 +80,7 @@ def make_listener(options: ListenOptions, say: Callable[[str], None]) -> Listene
         note=say,
         on_ready=ready,
     )
-    listener.answer_with(Command(argv=argv, folder=options.workdir))
+    listener.answer_with(Command(argv=argv, folder=options.workdir), task=options.task or DEFAULT_TASK)
     return listener
 
 

@@ -31,6 +31,8 @@ class ThreadRun:
 
     async def run(self) -> tuple[Result, bool]:
         """Run it; return what it came to, and whether it had been asked to stop before it returned."""
+        if self._call.cancelled:
+            return _STOPPED, True
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Result, bool]] = loop.create_future()
 
@@ -78,6 +80,9 @@ class AsyncRun:
         done: asyncio.Future[tuple[Result, bool]] = own.create_future()
 
         def start() -> None:
+            if self._call.cancelled:  # told to stop before there was anything to cancel
+                _tell(own, done, (_STOPPED, True))
+                return
             self._task = self._loop.create_task(self._guard(), name=f"ringline {self._call.call_id}")
             self._task.add_done_callback(ended)
 

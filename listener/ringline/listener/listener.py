@@ -206,9 +206,9 @@ class Listener:
 
         return add if function is None else add(function)
 
-    def answer_with(self, command: Command) -> None:
-        """Have a program answer calls that name no task. Raises `ConfigError`."""
-        self.catalogue.set_default(command)
+    def answer_with(self, command: Command, *, task: str = DEFAULT_TASK) -> None:
+        """Have a program answer calls that name ``task``, or no task. Raises `ConfigError`."""
+        self.catalogue.add_command(command, task)
 
     # --- serving
 
