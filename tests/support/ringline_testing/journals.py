@@ -21,6 +21,7 @@ def offer(call_id: str = "call-1", **changes: Any) -> Offer:
     base = Offer(
         call_id=call_id,
         handle="alice",
+        from_ipk=ALICE,
         own_ipk=b"o" * 32,
         digest=b"d" * 32,
         suite=2,
@@ -71,10 +72,8 @@ class Shelf:
 
 def take(journal: Journal, call_id: str = "call-1", payload: bytes = b"{}", **changes: Any) -> Taking:
     """Take a message of alice; ``payload`` is its JSON, ``changes`` go to the offer or name key and ipk."""
-    from_ipk = changes.pop("from_ipk", ALICE)
     one = offer(call_id, **changes)
     return journal.take(
-        from_ipk=from_ipk,
         key=changes.get("message_id", one.message_id) or one.digest.hex(),
         payload_digest=hashlib.sha256(payload).digest(),
         request=payload,

@@ -103,12 +103,12 @@ class Talk:
     bound_ms: int = 300_000
     not_before: int | None = None
     now: Instant = field(default_factory=lambda: Instant(NOW, 1_000_000))
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     """Every job that was run, by the call id it was run for."""
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     """The last outcome that was told to each call."""
-    json: dict[str, bytes] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    json: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    notes: list[str] = field(default_factory=list[str])
     contexts: Callable[[], str] = field(
         default_factory=lambda: (f"ctx_{n:022d}" for n in itertools.count(1)).__next__
     )
