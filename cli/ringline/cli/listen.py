@@ -154,6 +154,7 @@ def command(
         ListenOptions(
             name=own,
             run=program,
+            task=task,
             relay=relay,
             realm=realm,
             allow=allow,
