@@ -98,6 +98,11 @@ def test_a_name_of_a_malformed_card_is_refused_on_reading_too() -> None:
             Card.decode(data.replace(old, new))
 
 
+def test_bytes_behind_a_card_are_refused() -> None:
+    with pytest.raises(StatementError, match="behind the end"):
+        Card.decode(CARD.encode() + b"\0")
+
+
 def test_the_id_names_the_card_and_not_its_signature() -> None:
     assert CARD.id == dataclasses.replace(CARD).id
     assert CARD.id != dataclasses.replace(CARD, serial=2).id

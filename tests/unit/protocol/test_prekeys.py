@@ -107,6 +107,11 @@ def test_a_malformed_statement_is_not_made(change: dict[str, Any]) -> None:
         dataclasses.replace(STATEMENT, **change)
 
 
+def test_bytes_behind_a_statement_are_refused() -> None:
+    with pytest.raises(StatementError, match="behind the end"):
+        Prekey.decode(STATEMENT.encode() + b"\0")
+
+
 def test_a_statement_is_signed_by_the_operational_key_of_its_card() -> None:
     SIGNED.verify(CARD)
     assert SignedPrekey.parse(STATEMENT.encode(), SIGNED.signature, CARD) == SIGNED
