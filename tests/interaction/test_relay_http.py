@@ -343,6 +343,27 @@ async def test_one_handle_is_as_forbidden_as_another(relay: RelayServer) -> None
     assert len({answer.without_date() for answer in answers}) == 1
 
 
+async def test_some_refusals_leave_a_while_after_their_request_was_read() -> None:
+    """Asked in this order, answered in that one: the timed refusals come behind untimed answers."""
+    async with running_relay(settings={"unknown_handle_release_ms": 300}) as relay:
+        bob = await Owner.enrolled("bob", relay.port)
+        order: list[int] = []
+
+        async def ask(method: str, target: str, **request: Any) -> None:
+            order.append((await exchange(relay.port, method, target, **request)).status)
+
+        token, other = bob.bearer("GET", "/v1/handles/bob"), bob.bearer("GET", "/v1/calls")
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask("GET", "/v1/handles/bob"))
+            tasks.create_task(ask("GET", "/v1/relay", headers={"Origin": "null"}))
+            tasks.create_task(ask("GET", "/nowhere"))
+            # Two signatures are checked for these, and still they are out first.
+            tasks.create_task(ask("GET", "/v1/handles/bob", headers=token))
+            tasks.create_task(ask("GET", "/v1/calls?x=1", headers=other))
+    assert sorted(order[:2]) == [200, 400]
+    assert sorted(order[2:]) == [401, 403, 404]
+
+
 async def test_a_ticket_is_no_log_in_of_http(relay: RelayServer) -> None:
     bob = await Owner.enrolled("bob", relay.port)
     ticket = (await bob.ask("POST", "/v1/tickets", {"htu": "/v1/call/bob"})).json()["ticket"]
