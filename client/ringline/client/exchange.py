@@ -110,6 +110,7 @@ class _Attempt:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._aborted = False
+        self._connected = False
 
     def run(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Answer]") -> None:
         """Do it and hand the result to the loop, if the loop is still there."""
@@ -119,7 +120,7 @@ class _Attempt:
         except TransportError as error:
             result = error
         except OSError as error:
-            result = unreachable(self._address, error)
+            result = self._broken() if self._connected else unreachable(self._address, error)
         except (http.client.HTTPException, ValueError):
             result = _no_http(self._address)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -142,7 +143,8 @@ class _Attempt:
                 if self._aborted:
                     raise OSError("given up")
             # From here on every single read is bounded too.
-            connection.sock.settimeout(self._timeout_s)
+            connection.sock.settimeout(self._timeout_s + 1)
+            self._connected = True
             connection.request(
                 self._method, self._address.prefix + self._path, body=self._body, headers=dict(self._headers)
             )
@@ -157,6 +159,12 @@ class _Attempt:
             with self._lock:
                 self._socket = None
                 connection.close()
+
+    def _broken(self) -> TransportError:
+        return TransportError(
+            f"the connection to {self._address.base_url} broke before the answer was there",
+            next_step="try again",
+        )
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._address.host, self._address.port
@@ -202,8 +210,8 @@ def unreachable(address: RelayAddress, error: OSError) -> TransportError:
             next_step="check the relay's base URL and the network",
         )
     return TransportError(
-        f"the connection to {url} broke: {error.strerror or type(error).__name__}",
-        next_step="try again",
+        f"no connection to {url}: {error.strerror or type(error).__name__}. Nothing was sent.",
+        next_step="check the relay's base URL and the network",
     )
 
 
