@@ -155,7 +155,7 @@ class TestTasks:
 
         @listener.task
         async def by_accident() -> None:
-            raise KeyError("/home/bob/secret")
+            raise KeyError("/var/lib/secret")
 
         @listener.task
         def ends_the_program() -> None:
@@ -182,7 +182,7 @@ class TestTasks:
         assert details["ends-the-program"] is None
         assert "no JSON" in (details["gives-no-json"] or "")
         assert "secret" not in str(details)
-        assert any("/home/bob/secret" in note for note in world.notes)
+        assert any("/var/lib/secret" in note for note in world.notes)
 
     async def test_errors_are_exposed_only_when_asked_for(self, world: World) -> None:
         listener = world.listener(expose_errors=True)
@@ -248,12 +248,12 @@ class TestTasks:
 
     async def test_a_program_that_fails_keeps_its_text(self, world: World) -> None:
         listener = world.listener()
-        listener.answer_with(Command(argv=("sh", "-c", "cat; echo /home/bob/secret >&2; exit 3")))
+        listener.answer_with(Command(argv=("sh", "-c", "cat; echo /var/lib/secret >&2; exit 3")))
         await world.serve(listener)
         with pytest.raises(PeerFailure) as failure:
             await within((await world.caller()).call("bob", "hello"))
         assert (failure.value.code, failure.value.detail) == ("agent_error", None)
-        assert any("exit code 3: /home/bob/secret" in note for note in world.notes)
+        assert any("exit code 3: /var/lib/secret" in note for note in world.notes)
 
 
 class TestConversations:

@@ -48,7 +48,7 @@ class TestTheWholeWay:
 
     def test_failed_work_is_told_as_a_failure(self, talk: Talk) -> None:
         talk.call()
-        words = talk.done(result=Broken("agent_error", "no such file", local="/home/bob/secret"))
+        words = talk.done(result=Broken("agent_error", "no such file", local="/var/lib/secret"))
         assert words == ["outcome call-1 agent_error"]
         failure = talk.outcomes["call-1"].failure
         assert failure is not UNSET
