@@ -154,8 +154,7 @@ class Hub:
         if known is not None and known.connection is not None:
             before = self._sessions.get(known.connection)
             assert before is not None
-            # It holds nothing from now on, so that its late close changes nothing (protocol §5).
-            before.instance = None
+            # It is forgotten, so that its late close changes nothing (protocol §5).
             self._sessions.close(before, _REPLACED, "replaced")
             self._counters["connections_replaced"] += 1
         session.instance = self._presence.join(handle, instance, connection, boot, capacity, durable=durable)

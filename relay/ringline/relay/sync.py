@@ -202,7 +202,7 @@ class SyncCalls:
         call = self._book.find(frame.call_id)
         if frame.lease_id is not UNSET:
             self._refuse_lease(session, frame, frame.lease_id, call)
-        elif call is None or call.ended or call.instance is not session.instance:
+        elif call is None or call.instance is not session.instance:  # an ended one is in nobody's hands
             self._answer_late(session, frame)
         elif isinstance(frame, CallAccepted):
             self._report(call, _ACCEPT, now)
@@ -275,7 +275,6 @@ class SyncCalls:
         """A connection is gone. One that was replaced before holds nothing, and changes nothing."""
         instance = session.instance
         if instance is not None:
-            session.instance = None
             self._presence.leave(instance)
             if instance.calls:
                 self._timers.set(GraceOver(instance.handle, instance.id), now.mono + self._grace)

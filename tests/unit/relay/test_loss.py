@@ -288,6 +288,9 @@ def test_an_outcome_that_comes_while_nobody_is_attached_is_kept_for_the_return()
     x.lose(alice)
     assert x.send(bob, outcome(call)) == [Retire(call)]
     assert x.wait(30_000) == []
+    record = x.hub.record("bob", call, x.now)
+    assert record is not None
+    assert not record.cancel_requested  # the hold ended with the call
     alice = x.caller()
     assert x.send(alice, request()) == [
         Send(alice, status(call, request(), "working")),
