@@ -175,6 +175,9 @@ async def test_both_sides_read_the_record_and_nobody_else(scene: Scene) -> None:
     ended = (await scene.record(scene.alice, call_id)).json()
     assert (ended["state"], ended["outcome"]["envelope"]) == ("completed", outcome["envelope"])
     assert (await scene.record(scene.bob, call_id)).json()["outcome"] is None
+    async with asyncio.timeout(10):
+        # There is nothing to wait for any more.
+        assert (await scene.record(scene.alice, call_id, "?wait=50")).json() == ended
 
 
 async def test_a_reader_waits_for_the_end(scene: Scene) -> None:
