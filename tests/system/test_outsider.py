@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import pytest
 from cryptography.exceptions import InvalidTag
+from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey
 
 __all__: list[str] = []
@@ -434,21 +435,70 @@ def test_an_authentic_message_that_makes_no_sense_is_refused_under_a_seal(cast: 
         cast.call(play)
 
 
-def test_a_weak_key_is_refused_at_import() -> None:
-    """One signature of such a key would hold for every message."""
-    module, isk = loaded(), SigningKey.generate()
-    head = module.LABEL["card"] + module.v(b"localhost") + module.v(b"eve")
+DAY = 86_400_000
+X25519 = bytes(SigningKey.generate().to_curve25519_private_key().public_key)
+FAULTS: dict[str, tuple[Json, str]] = {  # what is wrong with the published keys, and what is said of it
+    "none": ({}, ""),
+    "handle": ({"handle": b"eve"}, "another handle"),
+    "realm": ({"realm": b"example"}, "another handle or realm"),
+    "weak key": ({"spk": b"\x01" + bytes(31)}, "keys of the card"),  # signs every message at once
+    "one key": ({"spk": "ipk"}, "keys of the card"),
+    "serial": ({"serial": 0}, "keys of the card"),
+    "long life": ({"life": 91 * DAY}, "dead card"),
+    "revoked": ({"revoked": True}, "dead card"),
+    "card signature": ({"card_sig": bytes(64)}, "signature|forged"),
+    "prekey signature": ({"prekey_sig": bytes(64)}, "signature|forged"),
+    "another card": ({"of": bytes(32)}, "another card"),
+    "long prekey": ({"days": 15}, "dead prekey"),
+    "old prekey": ({"begun": 20}, "dead prekey"),
+    "order": ({"suites": [(7, b"new"), (1, X25519)]}, "list of prekeys"),
+    "twice": ({"suites": [(1, X25519), (1, X25519)]}, "list of prekeys"),
+    "tail": ({"suites": [(1, X25519)], "count": 0}, "list of prekeys"),
+    "unknown suite": ({"suites": [(1, X25519), (7, b"new")]}, ""),
+}
 
-    def read(spk: bytes) -> Any:
-        raw = head + module.CARD.pack(bytes(isk.verify_key), 1, 0, module.DAY, spk, bytes(32))
-        return module.read_card(
-            {"card": module.b64(raw), "card_sig": module.b64(isk.sign(raw).signature)}, "eve"
-        )
 
-    good = bytes(SigningKey.generate().verify_key)
-    assert read(good)["spk"] == good
-    with pytest.raises(ValueError, match="keys of the card"):
-        read(b"\x01" + bytes(31))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_published_keys_are_verified(fault: str) -> None:
+    module, isk, ssk = loaded(), SigningKey.generate(), SigningKey.generate()
+    changes, said = FAULTS[fault]
+    ipk = bytes(isk.verify_key)
+    spk: Any = changes.get("spk", bytes(ssk.verify_key))
+    names = module.v(changes.get("realm", b"localhost")) + module.v(changes.get("handle", b"bob"))
+    body = module.CARD.pack(
+        ipk, changes.get("serial", 1), 0, changes.get("life", DAY), ipk if spk == "ipk" else spk, bytes(32)
+    )
+    card = module.LABEL["card"] + names + body
+    start = module.now() - changes.get("begun", 0) * DAY
+    suites = changes.get("suites", [(1, X25519)])
+    body = module.PREKEY.pack(
+        1, start, start + changes.get("days", 14) * DAY, changes.get("count", len(suites))
+    )
+    body += b"".join(suite.to_bytes(2, "big") + module.v(raw) for suite, raw in suites)
+    prekey = module.LABEL["prekey"] + changes.get("of", module.sha(card)) + body
+    raw = {"card": card, "card_sig": isk.sign(card).signature}
+    raw |= {"prekey": prekey, "prekey_sig": ssk.sign(prekey).signature}
+    keys: Json = {name: module.b64(changes.get(name, value)) for name, value in raw.items()}
+    keys["revoked"] = [module.b64(module.sha(card))] if "revoked" in changes else []
+    if said:
+        with pytest.raises((ValueError, BadSignatureError), match=said):
+            module.read_prekey(keys, module.read_card(keys, "bob"))
+    else:
+        assert module.read_prekey(keys, module.read_card(keys, "bob")) == (1, X25519)
+
+
+def test_another_identity_than_the_pinned_one_is_refused(cast: Cast) -> None:
+    caller, callee = cast.peers["caller"], cast.names["callee"]
+    assert caller.peer(callee)[1]["ipk"] == cast.peers["callee"].card["ipk"]
+    caller.state["pins"][callee] = cast.card_id("other")
+    with pytest.raises(ValueError, match="is not who was pinned"):
+        caller.peer(callee)
+
+
+@pytest.mark.parametrize("raw", [bytes(32), X25519[:31], X25519[:31] + b"\xff"])
+def test_a_key_to_seal_to_is_checked(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"KEM key|[Ee]rror|shared"):
+        loaded().public_key(1, raw)
 
 
 def test_the_same_message_is_answered_again_and_another_is_refused(cast: Cast) -> None:
