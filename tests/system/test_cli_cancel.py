@@ -68,7 +68,7 @@ def test_a_hang_up_stops_waiting_at_once(scene: Scene, number: signal.Signals) -
     assert "cancelling" not in told
     assert "not known here" in told
     # What was started is not left to run for a day.
-    call_id = caller.says(r"call ([\w-]+) · message")[1]
+    call_id = caller.says(r"^  call ([\w-]+)  message")[1]
     assert scene.run("cancel", call_id).returncode == 0
 
 

@@ -195,9 +195,10 @@ def explain(
 ) -> Explanation:
     """Return the parts of an error.
 
-    ``page`` is the command that was typed, without its options; ``peer`` is the handle that was called; ``again`` the command that repeats the call under the same
-    message id, its text left out. Of an exception that is none of ours only the kind is told, because its
-    text may hold keys or messages. The peer's own words go to ``detail`` alone, and are not neutralised yet.
+    ``page`` is the command that was typed, without its options. ``peer`` is the handle that was called,
+    ``again`` the command that repeats the call under the same message id, its text left out. Of an
+    exception that is none of ours only the kind is told, because its text may hold keys or messages. The
+    peer's own words go to ``detail`` alone, and are not neutralised yet.
     """
     if isinstance(error, click.ClickException):
         return _explain_usage(error)
@@ -275,16 +276,10 @@ def lines(explanation: Explanation) -> list[str]:
     )
     for number, step in enumerate(explanation.next):
         rows.append(f"  {'Next:' if number == 0 else '     '}  {shown_line(step)}")
-    ids = [
-        f"{name} {value}"
-        for name, value in (("call", explanation.call_id), ("message", explanation.message_id))
-        if value
-    ]
-    rows.append(
-        "  ["
-        + " · ".join([explanation.code, f"exit {explanation.exit_code}", _retry(explanation.retry), *ids])
-        + "]"
-    )
+    rows.append(f"  [{explanation.code} · exit {explanation.exit_code} · {_RETRY[explanation.retry]}]")
+    named = (("call", explanation.call_id), ("message", explanation.message_id))
+    if ids := "  ".join(f"{name} {value}" for name, value in named if value):
+        rows.append(f"  {ids}")
     return rows
 
 
@@ -327,13 +322,20 @@ def _explain_usage(error: click.ClickException) -> Explanation:
     )
 
 
-def _retry(retry: Retry) -> str:
-    return {
-        Retry.NEVER: "do not retry",
-        Retry.SAFE: "safe to retry",
-        Retry.NONE: "nothing to retry",
-        Retry.CHOICE: "retry if you like",
-    }.get(retry, f"retry {retry}" if not retry.startswith("report") else str(retry))
+_RETRY: Final = {
+    Retry.NEVER: "do not retry",
+    Retry.SAFE: "safe to retry",
+    Retry.WAIT: "retry after the wait",
+    Retry.SAME_ID: "retry with the same --id only",
+    Retry.NEW_CALL: "retry as a new call",
+    Retry.IDEMPOTENT: "retry only if doing it twice is harmless",
+    Retry.REPLAY: "the callee may replay it",
+    Retry.PERSON: "a person has to decide",
+    Retry.UPGRADE: "retry after an upgrade",
+    Retry.REPORT: "please report it",
+    Retry.CHOICE: "retry if you like",
+    Retry.NONE: "nothing to retry",
+}
 
 
 def _parted(message: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ RELAY_SAYS: Final = "relay says"
 """Beside what nobody has signed."""
 
 _SAYS_COLUMN: Final = 22
+_SPARE_COLUMNS: Final = 4
 # For terminals and files that are not UTF-8.
 _ASCII: Final = str.maketrans({"✓": "+", "✗": "x", "●": "*", "→": "->", "–": "-", "·": "|", "…": "..."})
 _STYLES: Final = {"✓": "green", "✗": "red", "●": "cyan", "!": "yellow"}
@@ -166,8 +167,11 @@ class LiveReport:
             self._hint = ""
 
     def _now(self) -> "Text":
-        text = " → ".join(self._states) + (f"  – {self._hint}" if self._hint else " …")
-        return self._text(_row(" ", self._clock() - self._began, text, RELAY_SAYS), " ")
+        row = _row(" ", self._clock() - self._began, " → ".join(self._states) + " …", RELAY_SAYS)
+        text = self._text(row + (f"  – {self._hint}" if self._hint else ""), " ")
+        # Room for the ^C that the terminal adds: a line that wraps could not be taken back.
+        text.truncate(max(1, self._console.width - _SPARE_COLUMNS), overflow="ellipsis")
+        return text
 
     def _print(self, row: str, mark: str) -> None:
         self._console.print(self._text(row, mark), soft_wrap=True)
@@ -181,8 +185,8 @@ class LiveReport:
         text.stylize("dim", 1, min(9, len(row)))
         if mark in _STYLES:
             text.stylize(f"bold {_STYLES[mark]}", 0, 1)
-        if row.endswith(RELAY_SAYS):
-            text.stylize("dim", len(row) - len(RELAY_SAYS))
+        if (place := row.rfind(RELAY_SAYS)) >= 0:
+            text.stylize("dim", place)
         return text
 
 

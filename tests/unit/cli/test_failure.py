@@ -82,7 +82,8 @@ def test_a_timeout_says_that_the_work_may_run() -> None:
     assert "may have run or may still run" in text
     assert AGAIN in text
     assert "could run twice" in text
-    assert "call c1 · message 00000000000000000000000000000001]" in text
+    assert text.endswith("]\n  call c1  message 00000000000000000000000000000001")
+    assert "[timeout · exit 14 · retry with the same --id only]" in text
 
 
 def test_what_an_error_says_itself_wins_over_the_table() -> None:

@@ -16,7 +16,7 @@ __all__ = ["Stage"]
 _INDENT: Final = "   "
 _WIDTH: Final = 96
 _LABEL: Final = 12
-_PAUSE_S: Final = 0.7
+_PAUSE_S: Final = 0.5
 _ASCII: Final = str.maketrans(
     {"✓": "+", "✗": "x", "●": "*", "→": "->", "←": "<-", "–": "-", "·": "|", "…": "...", "│": "|"}
 )

@@ -126,6 +126,9 @@ async def _first_call(stage: Stage, folder: Path, wire: Wire) -> None:
 
 async def _swapped_key(stage: Stage, folder: Path, wire: Wire) -> None:
     stage.step("The relay lies: it shows a key of its own as bob's, to read the next call")
+    stage.text(
+        "All of what it shows is valid in itself: a card for the name bob, signed, and prekeys, signed."
+    )
     lie = SwappedKeys(BOB, _own_keys(folder, wire))
     before = len(wire.passed)
     wire.meddler = lie
@@ -198,7 +201,7 @@ def _row(entry: Passed) -> Sequence[str]:
         f"{name} {_short(frame[name])}" for name in ("from", "state", "terminal", "call_id") if name in frame
     ]
     if "envelope" in frame:
-        clear.append(f"{len(frame['envelope']['ct']):,} characters sealed")
+        clear.append(f"{len(frame['envelope']['ct']):,} sealed")
     return (way, f"{entry.size:,}", frame["type"], ", ".join(clear))
 
 
