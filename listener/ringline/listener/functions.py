@@ -6,27 +6,47 @@ connection to the relay lives elsewhere, so a handler that blocks holds up neith
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
+from ringline.client.telemetry import span
 from ringline.listener.effects import Broken, Result
 from ringline.listener.tasks import Call, TaskFailed, produced
 
-__all__ = ["AsyncRun", "ThreadRun"]
+__all__ = ["AsyncRun", "Place", "ThreadRun"]
 
 _STOPPED: Final = Broken(detail="the work was stopped")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where functions run: the event loop of the async ones, and the context variables of all."""
+
+    loop: asyncio.AbstractEventLoop
+    context: contextvars.Context
+
+    @classmethod
+    def here(cls) -> "Place":
+        """Return the running event loop and the present context."""
+        return cls(asyncio.get_running_loop(), contextvars.copy_context())
 
 
 @final
 class ThreadRun:
     """A plain function in a thread. It can be asked to stop, by `Call.cancelled`, and not be made to."""
 
-    def __init__(self, handler: Callable[[], Any], call: Call, *, expose_errors: bool = False) -> None:
+    def __init__(
+        self, handler: Callable[[], Any], call: Call, place: Place, *, expose_errors: bool = False
+    ) -> None:
         """``expose_errors`` sends the text of any exception to the caller."""
         self._handler = handler
         self._call = call
+        self._context = place.context.copy()
         self._expose = expose_errors
 
     async def run(self) -> tuple[Result, bool]:
@@ -38,14 +58,17 @@ class ThreadRun:
 
         def body() -> None:
             try:
-                result = produced(self._handler())
+                with span("server", parent=self._call.traceparent) as current:
+                    current.note("ringline.call_id", self._call.call_id)
+                    result = produced(self._handler())
             except BaseException as error:  # a thread has nobody else to tell, not even of SystemExit
                 result = _failure(error, expose=self._expose)
             answer = (result, self._call.cancelled)
             _tell(loop, done, answer)
 
         # Not a pool: a function that never returns must not keep the program from ending.
-        threading.Thread(target=body, name=f"ringline {self._call.call_id}", daemon=True).start()
+        name = f"ringline {self._call.call_id}"
+        threading.Thread(target=self._context.run, args=(body,), name=name, daemon=True).start()
         return await done
 
     def stop(self, *, at_once: bool) -> None:
@@ -62,14 +85,15 @@ class AsyncRun:
         self,
         handler: Callable[[], Any],
         call: Call,
-        loop: asyncio.AbstractEventLoop,
+        place: Place,
         *,
         expose_errors: bool = False,
     ) -> None:
-        """``loop`` is where it runs; ``expose_errors`` sends the text of any exception to the caller."""
+        """``expose_errors`` sends the text of any exception to the caller."""
         self._handler = handler
         self._call = call
-        self._loop = loop
+        self._loop = place.loop
+        self._context = place.context.copy()
         self._expose = expose_errors
         self._task: asyncio.Task[Result] | None = None
         self._stopped = False
@@ -92,7 +116,7 @@ class AsyncRun:
             _tell(own, done, (result, self._stopped))
 
         try:
-            self._loop.call_soon_threadsafe(start)
+            self._loop.call_soon_threadsafe(start, context=self._context)
         except RuntimeError:
             return Broken(local="the event loop of the handlers is closed"), False
         return await done
@@ -110,7 +134,9 @@ class AsyncRun:
 
     async def _guard(self) -> Result:
         try:
-            return produced(await cast(Awaitable[object], self._handler()))
+            with span("server", parent=self._call.traceparent) as current:
+                current.note("ringline.call_id", self._call.call_id)
+                return produced(await cast(Awaitable[object], self._handler()))
         except asyncio.CancelledError:
             return _STOPPED
         except BaseException as error:  # SystemExit too: it would end the loop, and all other calls

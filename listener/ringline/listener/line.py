@@ -5,7 +5,7 @@ relay offers again what it still waits for, and is told then what became true me
 "Rebind"); about anything else, nobody listens.
 """
 
-from typing import final
+from typing import Final, final
 
 from msgspec import UNSET, UnsetType
 
@@ -25,15 +25,17 @@ from ringline.protocol.frames import (
 
 __all__ = ["Line", "answer_cancelled", "answer_not_cancelled"]
 
+_TOLD: Final = 10_000
+
 
 @final
 class Line:
-    """The calls that were offered on this connection, with their present leases."""
+    """The calls that were offered on this connection and are not over, with their present leases."""
 
     def __init__(self) -> None:
         """Begin without a connection."""
         self._leases: dict[str, str | None] = {}
-        self._told: set[str] = set()
+        self._told: dict[str, None] = {}  # in order, so that the oldest can be forgotten
 
     def reset(self) -> None:
         """Forget the last connection."""
@@ -57,7 +59,7 @@ class Line:
         return lease is not None and lease == lease_id
 
     def was_told(self, call_id: str) -> bool:
-        """Whether its outcome was sent on this connection."""
+        """Whether its outcome was sent on this connection, as far as that is remembered."""
         return call_id in self._told
 
     def accepted(self, call_id: str) -> list[Effect]:
@@ -77,13 +79,16 @@ class Line:
         if call_id not in self._leases:
             return []
         frame = CallRejected(call_id=call_id, code="protocol_error", lease_id=self._lease(call_id))
+        self.withdraw(call_id)
         return [Send(frame)]
 
     def cancelled(self, call_id: str, phase: Phase) -> list[Effect]:
         """Confirm a cancellation."""
         if call_id not in self._leases:
             return []
-        return [Send(CallCancelled(call_id=call_id, phase=phase, lease_id=self._lease(call_id)))]
+        frame = CallCancelled(call_id=call_id, phase=phase, lease_id=self._lease(call_id))
+        self.withdraw(call_id)
+        return [Send(frame)]
 
     def not_cancelled(self, call_id: str, reason: NotCancelledReason) -> list[Effect]:
         """Say that a cancellation did not happen."""
@@ -96,10 +101,14 @@ class Line:
         call_id = offer.call_id
         if call_id not in self._leases:
             return []
-        self._told.add(call_id)
         if end.json is None:
             end = lost("the work was done; its outcome is not kept any more")
-        return [Tell(offer, end, self._leases[call_id])]
+        effect = Tell(offer, end, self._leases[call_id])
+        self.withdraw(call_id)
+        self._told[call_id] = None
+        if len(self._told) > _TOLD:
+            del self._told[next(iter(self._told))]
+        return [effect]
 
     def _lease(self, call_id: str) -> str | UnsetType:
         lease = self._leases[call_id]

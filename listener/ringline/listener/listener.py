@@ -35,6 +35,7 @@ from ringline.client import (
     RelayHttp,
 )
 from ringline.listener.catalogue import Access, Catalogue
+from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
 from ringline.listener.runtime import Command
 from ringline.listener.service import Service, ServiceOptions
@@ -225,7 +226,8 @@ class Listener:
             if self._serving:
                 raise ConfigError("this listener is serving already")
             self._serving, self._stops = True, 0
-        loop = asyncio.get_running_loop()
+        place = Place.here()
+        loop = place.loop
         done: asyncio.Future[None] = loop.create_future()
 
         def settle(error: BaseException | None) -> None:
@@ -239,7 +241,7 @@ class Listener:
         def body() -> None:
             error: BaseException | None = None
             try:
-                asyncio.run(self._work(loop))
+                asyncio.run(self._work(place))
             except BaseException as caught:  # told where it can be raised
                 error = caught
             with contextlib.suppress(RuntimeError):  # nobody waits any more
@@ -320,7 +322,7 @@ class Listener:
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile
                 wire[0].call_soon_threadsafe(wire[1].stop)
 
-    async def _work(self, handlers: asyncio.AbstractEventLoop) -> None:
+    async def _work(self, place: Place) -> None:
         """What the connection's own thread does."""
         home = self._home or Home.default()
         clock = RelayClock(warn=self._note)
@@ -356,7 +358,7 @@ class Listener:
                 journal,
                 self.catalogue,
                 self.service_options,
-                handlers=handlers,
+                place=place,
                 note=self._note,
                 ready=ready,
             )

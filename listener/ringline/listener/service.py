@@ -19,7 +19,9 @@ from ringline.client.backoff import Backoff
 from ringline.listener.catalogue import Catalogue
 from ringline.listener.effects import Broken, Effect, Note, Open, Result, Run, Send, Stop, Tell
 from ringline.listener.floor import PATIENCE_MS
+from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
+from ringline.listener.notes import Notes
 from ringline.listener.opening import Opener
 from ringline.listener.sealing import seal
 from ringline.listener.session import Session
@@ -66,13 +68,13 @@ class Service:
         catalogue: Catalogue,
         options: ServiceOptions,
         *,
-        handlers: asyncio.AbstractEventLoop,
+        place: Place,
         note: Callable[[str], None],
         ready: Callable[[], None],
     ) -> None:
         """Made in the event loop it will live in.
 
-        ``handlers`` is the loop of async handlers. ``note`` is told what the owner should know, ``ready``
+        ``place`` is where functions run. ``note`` is told what the owner should know, ``ready``
         that the first connection stands.
         """
         self._account = account
@@ -80,7 +82,7 @@ class Service:
         self._clock = clock
         self._journal = journal
         self._options = options
-        self._note = note
+        self._note = Notes(note, time.monotonic)
         self._ready: Callable[[], None] | None = ready
         boot = clock.own_ms()
         self._session = Session(
@@ -92,8 +94,8 @@ class Service:
             patience_ms=options.patience_ms,
             not_before=None if journal.persistent else boot + ENVELOPE_SKEW_MS,
         )
-        self._opener = Opener(account, peers, clock, catalogue.access, note)
-        self._worker = Worker(self._ended, handlers, expose_errors=options.expose_errors)
+        self._opener = Opener(account, peers, clock, catalogue.access, self._note)
+        self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
         self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None

@@ -8,18 +8,20 @@ import asyncio
 import threading
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from msgspec import UNSET
 
 from ringline.listener.catalogue import Errand
 from ringline.listener.effects import Broken, Job, Produced, Result
-from ringline.listener.functions import AsyncRun, ThreadRun
+from ringline.listener.functions import AsyncRun, Place, ThreadRun
 from ringline.listener.runtime import Command, CommandRun
 from ringline.listener.tasks import DEFAULT_TASK, Call, Conversation
 from ringline.protocol.fingerprint import fingerprint
 
 __all__ = ["Worker"]
+
+_CLOSE_S: Final = 1.0
 
 
 class _Execution(Protocol):
@@ -50,18 +52,21 @@ class _Said:
 
 @final
 class Worker:
-    """All that runs for calls, by entry. Lives in one event loop; ``handlers`` is that of async handlers."""
+    """All that runs for calls, by entry. Lives in one event loop."""
 
     def __init__(
         self,
         ended: Callable[[int, Result, bool], None],
-        handlers: asyncio.AbstractEventLoop,
+        place: Place,
         *,
         expose_errors: bool = False,
     ) -> None:
-        """``ended`` is told the entry, what came of it, and whether it was told to stop before it ended."""
+        """``place`` is where functions run.
+
+        ``ended`` is told the entry, what came of it, and whether it was told to stop before it ended.
+        """
         self._ended = ended
-        self._handlers = handlers
+        self._place = place
         self._expose = expose_errors
         self._running: dict[int, _Execution] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +89,11 @@ class Worker:
             execution.stop(at_once=at_once)
 
     async def close(self) -> None:
-        """Stop watching. Programs that still run are killed; functions are left to themselves."""
+        """Stop everything: programs are killed, functions told; what does not end is left to itself."""
+        for execution in tuple(self._running.values()):
+            execution.stop(at_once=True)
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=_CLOSE_S)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -110,8 +119,8 @@ class Worker:
             return CommandRun(plan.what, call)
         handler = plan.what.bind(call, plan.keywords)
         if plan.what.is_async:
-            return AsyncRun(handler, call, self._handlers, expose_errors=self._expose)
-        return ThreadRun(handler, call, expose_errors=self._expose)
+            return AsyncRun(handler, call, self._place, expose_errors=self._expose)
+        return ThreadRun(handler, call, self._place, expose_errors=self._expose)
 
 
 def _call(job: Job, plan: Errand) -> Call:

@@ -1,6 +1,7 @@
 """Running functions: in a loop that may be elsewhere, or in threads, and stopping them."""
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringline.listener.effects import Broken, Produced, Result
-from ringline.listener.functions import AsyncRun, ThreadRun
+from ringline.listener.functions import AsyncRun, Place, ThreadRun
 from ringline.listener.tasks import Call, TaskFailed
 
 BOUND_S = 20.0
@@ -36,20 +37,22 @@ async def ended(run: Awaitable[tuple[Result, bool]]) -> tuple[Result, bool]:
 
 class TestAsync:
     @pytest.fixture(params=["here", "elsewhere"])
-    def loop(
+    def place(
         self, request: pytest.FixtureRequest, elsewhere: asyncio.AbstractEventLoop
-    ) -> Callable[[], asyncio.AbstractEventLoop]:
+    ) -> Callable[[], Place]:
         """Where handlers run: in the loop of the connection, or in one of their own."""
-        return asyncio.get_running_loop if request.param == "here" else lambda: elsewhere
+        if request.param == "here":
+            return Place.here
+        return lambda: Place(elsewhere, contextvars.copy_context())
 
-    async def test_its_result_is_told(self, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def test_its_result_is_told(self, place: Callable[[], Place]) -> None:
         async def handler() -> str:
             await asyncio.sleep(0)
             return "done"
 
-        assert await ended(AsyncRun(handler, call(), loop()).run()) == (Produced("done"), False)
+        assert await ended(AsyncRun(handler, call(), place()).run()) == (Produced("done"), False)
 
-    async def test_it_is_cancelled(self, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def test_it_is_cancelled(self, place: Callable[[], Place]) -> None:
         began, finished = threading.Event(), threading.Event()
 
         async def handler() -> None:
@@ -59,7 +62,7 @@ class TestAsync:
             finally:
                 finished.set()
 
-        run = AsyncRun(handler, call(), loop())
+        run = AsyncRun(handler, call(), place())
         task = asyncio.ensure_future(run.run())
         await asyncio.to_thread(began.wait, BOUND_S)
         run.stop(at_once=False)
@@ -68,15 +71,13 @@ class TestAsync:
         assert stopped
         assert finished.is_set()
 
-    async def test_stopped_before_its_first_step_it_never_runs(
-        self, loop: Callable[[], asyncio.AbstractEventLoop]
-    ) -> None:
+    async def test_stopped_before_its_first_step_it_never_runs(self, place: Callable[[], Place]) -> None:
         ran: list[bool] = []
 
         async def handler() -> None:
             ran.append(True)
 
-        run = AsyncRun(handler, call(), loop())
+        run = AsyncRun(handler, call(), place())
         task = asyncio.ensure_future(run.run())
         run.stop(at_once=False)
         result, stopped = await ended(task)
@@ -84,9 +85,7 @@ class TestAsync:
         assert stopped
         assert ran == []
 
-    async def test_what_it_gives_after_a_cancellation_is_marked(
-        self, loop: Callable[[], asyncio.AbstractEventLoop]
-    ) -> None:
+    async def test_what_it_gives_after_a_cancellation_is_marked(self, place: Callable[[], Place]) -> None:
         began = threading.Event()
 
         async def handler() -> str:
@@ -97,7 +96,7 @@ class TestAsync:
                 return "half"
             return "whole"
 
-        run = AsyncRun(handler, call(), loop())
+        run = AsyncRun(handler, call(), place())
         task = asyncio.ensure_future(run.run())
         await asyncio.to_thread(began.wait, BOUND_S)
         run.stop(at_once=False)
@@ -107,18 +106,18 @@ class TestAsync:
         async def handler() -> str:
             return "whole"
 
-        run = AsyncRun(handler, call(), asyncio.get_running_loop())
+        run = AsyncRun(handler, call(), Place.here())
         assert await ended(run.run()) == (Produced("whole"), False)
         run.stop(at_once=False)
 
     @pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt, asyncio.CancelledError])
     async def test_whatever_it_raises_is_a_failure_of_the_call_alone(
-        self, kind: type[BaseException], loop: Callable[[], asyncio.AbstractEventLoop]
+        self, kind: type[BaseException], place: Callable[[], Place]
     ) -> None:
         async def handler() -> None:
             raise kind("secret")
 
-        result, stopped = await ended(AsyncRun(handler, call(), loop()).run())
+        result, stopped = await ended(AsyncRun(handler, call(), place()).run())
         assert isinstance(result, Broken)
         assert "secret" not in (result.detail or "")
         assert not stopped
@@ -129,7 +128,7 @@ class TestAsync:
 
         async def handler() -> None: ...
 
-        run = AsyncRun(handler, call(), closed)
+        run = AsyncRun(handler, call(), Place(closed, contextvars.copy_context()))
         result, _ = await ended(run.run())
         assert isinstance(result, Broken)
         run.stop(at_once=False)
@@ -141,7 +140,7 @@ class TestThread:
             assert threading.current_thread() is not threading.main_thread()
             return 3
 
-        assert await ended(ThreadRun(handler, call()).run()) == (Produced("3", 3), False)
+        assert await ended(ThreadRun(handler, call(), Place.here()).run()) == (Produced("3", 3), False)
 
     async def test_it_is_asked_to_stop_by_its_flag(self) -> None:
         one = call()
@@ -149,7 +148,7 @@ class TestThread:
         def handler() -> str:
             return "half" if one.wait_cancelled(BOUND_S) else "whole"
 
-        run = ThreadRun(handler, one)
+        run = ThreadRun(handler, one, Place.here())
         task = asyncio.ensure_future(run.run())
         await asyncio.sleep(0)
         assert not one.cancelled
@@ -159,7 +158,7 @@ class TestThread:
 
     async def test_stopped_before_it_began_it_never_runs(self) -> None:
         ran: list[bool] = []
-        run = ThreadRun(lambda: ran.append(True), call())
+        run = ThreadRun(lambda: ran.append(True), call(), Place.here())
         run.stop(at_once=False)
         _, stopped = await ended(run.run())
         assert stopped
@@ -170,7 +169,7 @@ class TestThread:
         def handler() -> None:
             raise kind("secret")
 
-        result, _ = await ended(ThreadRun(handler, call()).run())
+        result, _ = await ended(ThreadRun(handler, call(), Place.here()).run())
         assert isinstance(result, Broken)
         assert result.detail is None
         assert "secret" in result.local
@@ -183,7 +182,7 @@ class TestThread:
             coroutine.close()
             return coroutine
 
-        result, _ = await ended(ThreadRun(handler, call()).run())
+        result, _ = await ended(ThreadRun(handler, call(), Place.here()).run())
         assert isinstance(result, Broken)
 
 
@@ -200,7 +199,26 @@ async def test_texts_leave_when_they_were_meant_to(expose: bool) -> None:
 
     details: list[str | None] = []
     for handler in (on_purpose, by_accident, without_text):
-        result, _ = await ended(ThreadRun(handler, call(), expose_errors=expose).run())
+        result, _ = await ended(ThreadRun(handler, call(), Place.here(), expose_errors=expose).run())
         assert isinstance(result, Broken)
         details.append(result.detail)
     assert details == ["for the caller", "'not for the caller'" if expose else None, None]
+
+
+async def test_context_variables_are_those_of_whoever_serves() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("of serve")
+    place = Place.here()
+    variable.set("of the connection")
+
+    def plain() -> str:
+        said = variable.get()
+        variable.set("of another call")
+        return said
+
+    async def later() -> str:
+        return plain()
+
+    for _ in range(2):
+        assert await ended(ThreadRun(plain, call(), place).run()) == (Produced("of serve"), False)
+        assert await ended(AsyncRun(later, call(), place).run()) == (Produced("of serve"), False)
