@@ -258,15 +258,30 @@ class Peers:
             # Replaced: by when, the successor's own beginning tells, an hour of slack included.
             if now >= held.card.not_before + CARD_GRACE_MS:
                 raise TrustError(f"the call was sealed under a card of {handle} that was replaced long ago")
-            if shown.ipk == pin.ipk:
-                return pin
-            raise TrustError(f"the call was sealed under an earlier identity of {handle}")
+            if shown.ipk != pin.ipk:
+                await self._check_predecessor(handle, pin, shown)
+            return pin
+        if shown.ipk == pin.ipk:
+            raise TrustError(f"{handle} has two cards of one serial; the call was sealed under the other one")
         # Another identity with a later card: only the current keys show whether it succeeds rightly.
         self.forget(handle)
         peer = await self.resolve(handle)
         if peer.card.card.ipk != shown.ipk:
             raise self._changed(pin, shown.ipk, "it is not the key that the relay shows now")
         return peer.pin
+
+    async def _check_predecessor(self, handle: str, pin: Pin, shown: Card) -> None:
+        """Pass a card whose identity handed over to the pinned one. The statement proves itself."""
+        try:
+            succession = _succession(await self._http.keys(handle))
+            if succession is None or succession.succession.new_ipk != pin.ipk:
+                raise StatementError("no succession from it is shown")
+            succession.verify(shown)
+        except (EncodingError, StatementError, WeakKey, BadSignature) as error:
+            raise TrustError(
+                f"the call was sealed under another identity than the one that is known of {handle}: {error}",
+                code="key_changed",
+            ) from error
 
     def _verify(self, handle: str, keys: shapes.Keys, now: int) -> Peer:
         """Check what the relay shows and pin it. Raises `TrustError`."""
