@@ -28,7 +28,7 @@ class Running:
         self.told: list[str] = []
         """The lines of its standard error."""
         self.out = b""
-        """Its standard output, complete once it has ended."""
+        """Its standard output so far."""
         self._news = threading.Condition()
         self._readers = [threading.Thread(target=self._read_told), threading.Thread(target=self._read_out)]
         for reader in self._readers:
@@ -50,6 +50,12 @@ class Running:
             match = found()
         assert match is not None, f"it never said {pattern!r}: {self.told}"
         return match
+
+    def prints(self, text: bytes) -> None:
+        """Wait for ``text`` on its standard output."""
+        with self._news:
+            self._news.wait_for(lambda: text in self.out or self._over(), BOUND_S)
+        assert text in self.out, f"it never printed {text!r}: {self.out!r} {self.told}"
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone."""
@@ -85,7 +91,10 @@ class Running:
 
     def _read_out(self) -> None:
         assert self.process.stdout is not None
-        self.out = self.process.stdout.read()
+        while piece := os.read(self.process.stdout.fileno(), 65_536):
+            with self._news:
+                self.out += piece
+                self._news.notify_all()
 
 
 @dataclass

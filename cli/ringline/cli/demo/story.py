@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -210,5 +211,17 @@ def _short(value: str) -> str:
 
 
 def main(stage: Stage) -> None:
-    """Run the story in an event loop of its own."""
-    asyncio.run(tell(stage))
+    """Run the story in an event loop of its own. Raises as `tell`; `KeyboardInterrupt` when told to stop."""
+
+    async def told() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Not the end of the process at once: what was started has to be ended first.
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await tell(stage)
+
+    try:
+        asyncio.run(told())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
