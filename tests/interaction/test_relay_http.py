@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -594,9 +595,13 @@ async def test_a_request_that_is_no_http_hurts_nobody(relay: RelayServer) -> Non
 
 
 @pytest.mark.parametrize("edge", ["picows", "websockets"])
-async def test_nothing_of_a_log_in_is_logged(edge: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_of_a_log_in_is_logged(
+    edge: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level("DEBUG")
     async with running_relay(edge=edge) as relay:
+        # As an application does that configures logging for everything it runs.
+        monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
         secrets = await _log_in_in_every_way(relay)
     # What the test's own client logs is not the relay's.
     logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")

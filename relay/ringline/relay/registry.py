@@ -10,7 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, final
 
-from ringline.protocol.errors import ConfigError, HttpProblem
+import msgspec
+
+from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError
 from ringline.relay.directory import Decision, Directory
 from ringline.relay.store import Store, StoreError
 
@@ -41,9 +43,10 @@ class Registry:
         try:
             for change in store.load():
                 directory.apply(change)
-        except (StoreError, KeyError, ValueError) as error:
+        except (RinglineError, msgspec.MsgspecError, KeyError, ValueError) as error:
+            why = error if isinstance(error, RinglineError) else "what it holds does not fit together"
             raise ConfigError(
-                f"the stored directory cannot be read: {error}",
+                f"the stored directory cannot be read: {why}",
                 next_step="restore the database from a copy, or name another file with --db",
             ) from None
 
