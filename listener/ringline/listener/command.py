@@ -97,8 +97,8 @@ def ready_lines(serving: Serving) -> tuple[str, ...]:
     )
     return (
         *new,
-        f"ready - {serving.handle} waits for calls at {serving.relay} "
-        f"(tasks: {', '.join(serving.tasks)}; accepts: {admits})",
+        f"ready – {serving.handle} waits for calls at {serving.relay}",
+        f"tasks: {', '.join(serving.tasks)} · accepts: {admits}",
     )
 
 
