@@ -84,6 +84,19 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay, tmp_path) as me:
         with pytest.raises(MessageTooLarge):
             await me.call("bob", "x", args={"blob": "y" * 400_000}, timeout=5)
+        for message, options in [
+            ("", {}),
+            ("\ud800", {}),
+            ("x", {"task": "No Task"}),
+            ("x", {"args": {"a": {1}}}),
+        ]:
+            with pytest.raises(ConfigError, match="Nothing was sealed"):
+                await me.call("bob", message, timeout=5, **options)  # type: ignore[arg-type]
+        for wrong in ({"timeout": 0}, {"timeout": float("nan")}, {"message_id": "1"}):
+            with pytest.raises(ConfigError):
+                await me.call("bob", "x", **wrong)
+        with pytest.raises(ConfigError):
+            await me.call("Bob", "x")
         assert bob.calls == []
 
 

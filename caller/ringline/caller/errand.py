@@ -29,7 +29,6 @@ from ringline.client.clock import wall_ms
 from ringline.protocol.bodies import Request, encode_request
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import (
-    BodyError,
     CannotOpen,
     ConfigError,
     PeerFailure,
@@ -226,10 +225,6 @@ class Errand:
 
     async def _call(self, span: telemetry.CallSpan) -> Answer:
         request = self._question.body(span.traceparent)
-        try:
-            encode_request(request)
-        except BodyError as error:
-            raise ConfigError(f"this cannot be asked: {error}. Nothing was sealed.") from error
         # A task of its own, so that a cancellation by the person ends it, and not this one.
         self._preparing = asyncio.get_running_loop().create_task(self._prepare(request))
         try:

@@ -20,7 +20,7 @@ from ringline.protocol.envelope import (
     open_outcome,
     seal_request,
 )
-from ringline.protocol.errors import CannotOpen, MessageTooLarge, PeerFailure
+from ringline.protocol.errors import BodyError, CannotOpen, ConfigError, MessageTooLarge, PeerFailure
 from ringline.protocol.frames import CallOutcome, CallRequest
 from ringline.protocol.identity import SignedCard
 from ringline.protocol.limits import CALLER_FRAME_BYTES, MESSAGE_BYTES, SYNC_LIFE_MS
@@ -48,8 +48,8 @@ class Question:
     def body(self, traceparent: str | None = None) -> Request:
         """Return it as the JSON under the seal.
 
-        Raises `MessageTooLarge` for a message over `MESSAGE_BYTES` bytes of UTF-8, `ConfigError` through the
-        caller for anything that is not allowed in a request.
+        Raises `MessageTooLarge` for a message over `MESSAGE_BYTES` bytes of UTF-8, `ConfigError` for anything
+        else that a peer would refuse.
         """
         size = len(self.message.encode("utf-8", "surrogatepass"))
         if size > MESSAGE_BYTES:
@@ -58,16 +58,24 @@ class Question:
                 "Nothing was sealed or sent.",
                 next_step=_TOO_LARGE,
             )
-        return Request(
-            message=self.message,
-            task=UNSET if self.task is None else self.task,
-            args=UNSET if self.args is None else dict(self.args),
-            query=UNSET if self.query is None else self.query,
-            context_id=UNSET if self.context_id is None else self.context_id,
-            turn=UNSET if self.turn is None else self.turn,
-            prev=UNSET if self.prev is None else self.prev,
-            traceparent=UNSET if traceparent is None else traceparent,
-        )
+        try:
+            request = Request(
+                message=self.message,
+                task=UNSET if self.task is None else self.task,
+                args=UNSET if self.args is None else dict(self.args),
+                query=UNSET if self.query is None else self.query,
+                context_id=UNSET if self.context_id is None else self.context_id,
+                turn=UNSET if self.turn is None else self.turn,
+                prev=UNSET if self.prev is None else self.prev,
+                traceparent=UNSET if traceparent is None else traceparent,
+            )
+            encode_request(request)
+        except (BodyError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"this cannot be asked: {error}. Nothing was sealed or sent.",
+                next_step="check message, task and arguments",
+            ) from error
+        return request
 
 
 @final
@@ -91,8 +99,8 @@ def seal_call(
 ) -> Stored:
     """Seal a sync call. ``now_ms`` is the relay's time, Unix ms; it stands for ten minutes.
 
-    Raises `MessageTooLarge` when it does not fit the seal or the frame, `BodyError` for a request that the
-    peer would refuse, `ConfigError` for a suite that does not run here.
+    Raises `MessageTooLarge` when it does not fit the seal or the frame, `ConfigError` for a suite that does
+    not run here.
     """
     plain = encode_request(request)
     content = digest(encode_request(with_members(request, traceparent=UNSET)))
