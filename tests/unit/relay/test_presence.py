@@ -130,6 +130,18 @@ def test_a_conversation_moves_while_its_instance_is_not_connected() -> None:
     assert taker(x, alice, 1, 4) == two
 
 
+def test_a_conversation_does_not_wait_for_an_instance_that_may_return() -> None:
+    x = Exchange(FREE)
+    one, two = x.listener("bob", "one", capacity=5), x.listener("bob", "two", capacity=5)
+    alice = x.caller()
+    assert taker(x, alice, 1, 1) == one
+    x.send(one, started("call-1"))
+    x.lose(one)
+    assert taker(x, alice, 1, 2) == two
+    x.lose(two)
+    assert x.send(alice, request(1, 3)) == [Send(alice, call_error("offline", request(1, 3)))]
+
+
 @pytest.mark.parametrize(("pause", "stays"), [(1_799_999, True), (1_800_000, False)])
 def test_a_conversation_is_free_thirty_minutes_after_it_was_last_taken(pause: int, stays: bool) -> None:
     x = Exchange(FREE)
