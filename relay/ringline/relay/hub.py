@@ -104,8 +104,7 @@ class Hub:
 
         Whether ``callee`` exists is not looked at (protocol §2).
         """
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         session = Session(
             self._settings,
             connection=connection,
@@ -136,8 +135,7 @@ class Hub:
         ``durable`` whether it has a journal. A connection that the instance has already is replaced, and
         its unfinished calls are offered again on this one (protocol §5).
         """
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         session = Session(
             self._settings,
             connection=connection,
@@ -163,8 +161,7 @@ class Hub:
 
     def disconnect(self, connection: int, now: Instant) -> list[Effect]:
         """A connection is gone, by whoever's doing. Its number may be one that the hub closed itself."""
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         session = self._sessions.get(connection)
         self._sessions.forget(connection)
         if session is not None:
@@ -175,7 +172,7 @@ class Hub:
 
     def receive(self, connection: int, payload: bytes, now: Instant) -> list[Effect]:
         """Read one text message. What breaks a rule is answered, and never raised (protocol §2)."""
-        if now.mono >= self._timers.next:
+        if now.mono >= self._timers.next:  # every frame comes by here
             self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
@@ -188,8 +185,7 @@ class Hub:
 
     def binary(self, connection: int, now: Instant) -> list[Effect]:
         """Refuse a binary message, whatever is in it."""
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
             self._refuse(session, session.binary(now.mono), now)
@@ -248,8 +244,7 @@ class Hub:
 
         It comes at once, or within the wait of protocol §7.
         """
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         self._cancellation.ask_by_http(self._book.find(call_id), caller, request, now.mono)
         return self._sessions.take()
 
@@ -309,8 +304,7 @@ class Hub:
         return self._end_log_ins(handle, card_id, _GOING_AWAY, "retry=0", now)
 
     def _end_log_ins(self, handle: str, card_id: str, code: int, reason: str, now: Instant) -> list[Effect]:
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         for session in self._sessions.of(handle):
             if session.card_id == card_id:
                 self._calls.part(session, code, reason, now)
@@ -329,8 +323,7 @@ class Hub:
         then ends as at the call bound. A call that is asked for meanwhile is `busy`, with the time to
         come back.
         """
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         if not self._draining:
             self._draining = True
             self._calls.farewell = self._farewell
@@ -363,8 +356,7 @@ class Hub:
 
     def tick(self, now: Instant) -> list[Effect]:
         """Let happen what is due."""
-        if now.mono >= self._timers.next:
-            self._let_happen(now)
+        self._let_happen(now)
         self._hourly.purge(now.mono)
         self._turns.purge(now.mono)
         self._presence.purge(now.mono)

@@ -104,7 +104,7 @@ TABLE: Final[Mapping[str, Setting]] = {
         "from the receipt to an unknown_handle, 401, 403 or 404"),
     "PARTIES": Setting(_P, 1_000_000, "pairs", 1, 100_000_000,
         "of parties remembered at most, oldest out"),
-    "MAX_BUFFERED_BYTES": Setting(_P, 8 * 1_048_576, "bytes", limits.LISTENER_FRAME_BYTES, 16 * _GIB,
+    "MAX_BUFFERED_BYTES": Setting(_P, 16 * 1_048_576, "bytes", limits.LISTENER_FRAME_BYTES, 16 * _GIB,
         "that wait for one slow reader before it is dropped"),
     "DRAIN_BOUND_MS": Setting(_P, 25_000, "ms", 0, _DAY_MS,
         "that running calls get when the relay stops"),
