@@ -1,11 +1,13 @@
 """What a peer sees of an edge, byte for byte: both edges, on both event loops."""
 
 import asyncio
+import gc
 import logging
 import socket
 import ssl
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -406,6 +408,8 @@ async def test_what_a_peer_sends_is_logged_nowhere(stage: Stage, caplog: pytest.
             await receiver.next()
             assert (await receiver.next())[0] == "closed"
     assert "SECRET" not in caplog.text
+    # The libraries would have a line for each connection, and more at lower levels.
+    assert {record.name for record in caplog.records} <= {"asyncio", "uvicorn.access", "uvicorn.error"}
 
 
 # --- slow readers
@@ -435,6 +439,8 @@ async def test_a_slow_reader_is_dropped_at_the_bound_and_others_go_on(stage: Sta
         assert told == [("closed", 1008, False)]
         # One message, and its close frame, may be what went over.
         assert most <= limits.max_buffered + len(payload) + 100
+        # It is not waited for either.
+        await until(lambda: len(server.state.connections) == 1)
         # Nothing was lost on the way to the one that reads, and it is still there.
         quick.send(masked(TEXT, b"still here"))
         assert await fast.next() == ("message", b"still here", None)
@@ -553,9 +559,12 @@ async def test_half_a_frame_keeps_nobody(stage: Stage) -> None:
 
 async def test_a_peer_that_is_gone_without_a_word_is_noticed(stage: Stage) -> None:
     """A half-open connection: the peer's side reads nothing and sends nothing, not even its end."""
-    async with stage.meet(QUICK) as (peer, receiver):
+    async with stage.serve(QUICK) as server, connect(server.port) as peer:
+        await peer.open()
+        receiver = await stage.door.entered()
         cast("asyncio.Transport", peer.writer.transport).pause_reading()
         assert await receiver.next() == ("closed", 1008, False)
+        await until(lambda: not server.state.connections)
         assert receiver.connection.buffered() == 0
 
 
@@ -728,9 +737,13 @@ async def test_a_peer_that_leaves_before_the_release_is_forgotten(stage: Stage) 
     async with stage.serve() as server, connect(server.port) as peer:
         peer.request()
         await until(lambda: bool(stage.door.requests))
-        assert len(server.state.connections) == 1
+        waiting = [weakref.ref(connection) for connection in server.state.connections]
+        assert len(waiting) == 1
         await peer.hang_up()
         await until(lambda: not server.state.connections)
+        # Its timer is gone too.
+        gc.collect()
+        assert waiting[0]() is None
 
 
 def raise_secret(request: Handshake) -> Refused:
@@ -821,6 +834,14 @@ async def test_a_request_head_that_does_not_arrive_is_given_up(stage: Stage) -> 
         kept.send(b"GET /world HTTP/1.1\r\n")
         for peer in (silent, partial, kept):
             await peer.gone()
+
+
+async def test_a_request_that_has_arrived_is_not_timed(stage: Stage) -> None:
+    stage.door.make = lambda: Recorder(echo)
+    async with stage.meet(replace(CALM, handshake_timeout=0.05)) as (peer, _receiver):
+        await asyncio.sleep(0.1)
+        peer.send(masked(TEXT, b"still here"))
+        assert await peer.frame() == Frame(TEXT, b"still here")
 
 
 async def test_a_stopping_server_says_1001_and_why(stage: Stage) -> None:
