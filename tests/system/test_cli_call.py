@@ -231,3 +231,15 @@ def test_a_reply_that_cannot_be_written_is_told(scene: Scene) -> None:
     )
     assert answer.returncode == 2
     assert b"standard output cannot be written" in answer.stderr
+
+
+def test_a_program_may_be_offered_as_a_task(scene: Scene) -> None:
+    listener = scene.start_listener("clerk", "wc", "-c", options=("--task", "count"))
+    counted = scene.document("call", "clerk", "12345", "--task", "count")
+    assert (counted["reply"]["text"].strip(), counted["reply"]["task"]) == ("5", "count")
+    refused = scene.document("call", "clerk", "12345", "--task", "cuont")
+    assert (refused["error"]["code"], refused["error"]["exit"]) == ("task_unknown", 25)
+    assert refused["error"]["offered"] == ["count"]
+    assert refused["error"]["authenticated"] is True
+    assert refused["error"]["message"].endswith("Did you mean count?")
+    listener.stop()

@@ -54,13 +54,14 @@ class Invocation:
     """What is known of one run of the command when an error ends it.
 
     ``machine``: the answer is one JSON document. ``page`` is the command whose page helps further.
-    ``peer`` is the handle that is called, ``again`` the command
-    that repeats the call under the same message id, without its text; a command fills both in.
+    ``peer`` is the handle that is called, ``task`` the task, ``again`` the command that repeats the call under
+    the same message id, without its text; a command fills them in as it learns them.
     """
 
     machine: bool = False
     page: str = "ringline"
     peer: str | None = None
+    task: str | None = None
     again: str | None = None
 
 
@@ -157,7 +158,13 @@ def _end(error: Exception, invocation: Invocation) -> int:
     # Not loaded by a command that ends well.
     from ringline.cli.failure import document, explain, lines
 
-    explanation = explain(error, page=invocation.page, peer=invocation.peer, again=invocation.again)
+    explanation = explain(
+        error,
+        page=invocation.page,
+        peer=invocation.peer,
+        task=invocation.task,
+        again=invocation.again,
+    )
     if invocation.machine:
         write_document(document(explanation))
     else:

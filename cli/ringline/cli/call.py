@@ -146,7 +146,7 @@ def command(
         raise click.UsageError(f"{task!r} is not the id of a task: a-z, 0-9 and hyphen, at most 64")
     args = _arguments(arguments)
     message_id = message_id or secrets.token_hex(16)
-    invocation.peer = handle
+    invocation.peer, invocation.task = handle, task
     invocation.again = _again(context, handle, text, file, task, message_id)
     message = read_message(text, file)
     lock = locking(address, passphrase_file, plain)

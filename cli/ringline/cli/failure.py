@@ -4,6 +4,7 @@ What happened, who says so, what is still true, the exact next command, and the 
 relay's word, the peer's signed word and this program's own are never written alike (protocol §11).
 """
 
+import difflib
 import re
 import textwrap
 from dataclasses import dataclass
@@ -191,14 +192,19 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
 
 
 def explain(
-    error: Exception, *, page: str = "ringline", peer: str | None = None, again: str | None = None
+    error: Exception,
+    *,
+    page: str = "ringline",
+    peer: str | None = None,
+    task: str | None = None,
+    again: str | None = None,
 ) -> Explanation:
     """Return the parts of an error.
 
     ``page`` is the command that was typed, without its options. ``peer`` is the handle that was called,
-    ``again`` the command that repeats the call under the same message id, its text left out. Of an
-    exception that is none of ours only the kind is told, because its text may hold keys or messages. The
-    peer's own words go to ``detail`` alone, and are not neutralised yet.
+    ``task`` the task that was asked for, ``again`` the command that repeats the call under the same message
+    id, its text left out. Of an exception that is none of ours only the kind is told, because its text may
+    hold keys or messages. The peer's own words go to ``detail`` alone, and are not neutralised yet.
     """
     if isinstance(error, click.ClickException):
         return _explain_usage(error)
@@ -216,6 +222,8 @@ def explain(
     # An error that was given words of its own knows more than the table.
     if said == info.summary or isinstance(error, PeerFailure):
         what = words.what.format_map(facts)
+    if task is not None and (near := difflib.get_close_matches(task, offered, n=1)):
+        what += f" Did you mean {near[0]}?"
     ours_first = (info.family, info.code) in _OURS_FIRST and again is not None
     steps = [error.next_step] if error.next_step and not ours_first else []
     steps += [

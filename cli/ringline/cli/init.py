@@ -1,7 +1,5 @@
 """`ringline init`."""
 
-import asyncio
-
 from ringline.cli.options import identity_option, json_option, locking_options, relay_options
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
@@ -36,6 +34,8 @@ def command(
     own: str | None, relay: str, realm: str | None, passphrase_file: str | None, plain: bool, machine: bool
 ) -> None:
     """Make an identity and publish its keys at the relay; what exists already is used and shown."""
+    import asyncio
+
     from ringline.cli.card import describe, sheet
     from ringline.cli.identity import locking, open_account
     from ringline.client.address import RelayAddress

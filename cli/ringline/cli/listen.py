@@ -15,7 +15,7 @@ from ringline.protocol.errors import Family
 __all__ = ["RunPage", "command"]
 
 _RUN: Final = "--run"
-_MARKS: Final = {"new": "✓", "ready": "●"}
+_MARKS: Final = {"new": "✓", "ready": "●", "tasks:": " "}
 
 
 class RunPage(Page):

@@ -5,7 +5,7 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringline.cli.terminal import json_document, shown, shown_line
@@ -81,6 +81,7 @@ def test_nothing_hidden_is_left(text: str) -> None:
     assert not set(shown_line(text)) & set(UNSEEN)
 
 
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.text() | st.integers() | st.none(),
