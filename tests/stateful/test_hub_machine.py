@@ -89,6 +89,7 @@ class Line:
     ends: dict[str, int] = field(default_factory=lambda: defaultdict[str, int](int))
     owed: dict[str, int] = field(default_factory=lambda: defaultdict[str, int](int))
     asked: set[str] = field(default_factory=set[str])
+    attached: set[str] = field(default_factory=set[str])
     waits: dict[str, int] = field(default_factory=dict[str, int])
 
 
@@ -102,6 +103,7 @@ class Told:
     message: str | None
     instance: str
     at: int
+    ask: CallRequest | None = None
     answered: bool = False
     began: bool = False
     ended: bool = False
@@ -183,8 +185,6 @@ class HubMachine(RuleBasedStateMachine):
             assert call.correlation == frame.correlation_id
             assert RANK[frame.state] > line.rank.get(frame.call_id, 0), "a status fell back or was repeated"
             assert line.ends[frame.call_id] == 0, "a status after the end"
-            if not call.ended and frame.call_id not in line.rank:
-                line.owed[frame.call_id] += 1
             line.rank[frame.call_id] = RANK[frame.state]
         elif isinstance(frame, CallOutcome) or (isinstance(frame, CallError) and frame.call_id):
             call_id = frame.call_id
@@ -271,7 +271,7 @@ class HubMachine(RuleBasedStateMachine):
         known = None
         if isinstance(ask.message_id, str):
             known = self.by_key.get((line.handle, line.target, ask.message_id))
-        if known is not None and known in line.rank and not self.calls[known].ended:
+        if known is not None and known in line.attached and not self.calls[known].ended:
             return  # attached: it hears the end when it comes
         line.waits[ask.correlation_id] = self.now.mono + BOUNDS["UNKNOWN_HANDLE_RELEASE_MS"]
 
@@ -408,12 +408,30 @@ class HubMachine(RuleBasedStateMachine):
         sealed = envelope(ct=f"variant{variant}", life=500_000)
         mode = "durable" if durable and message is not None else None
         frame = request(correlation, message, sealed=sealed, mode=mode)
-        if message is not None:
-            known = self.by_key.get((line.handle, line.target, number(message)))
-            if known is not None and self.calls[known].ended:
-                line.owed[known] += 1
+        self.catch_up()
+        if connection not in self.lines:
+            return
+        before = self.of_message(line, message)
+        if before is not None and self.calls[before].ended:
+            line.owed[before] += self.calls[before].ask == frame
+        known = len(self.calls)
         effects = self.hub.receive(connection, codec.encode(frame), self.now)
         self.perform(effects, asking=(connection, frame))
+        call_id = f"call-{len(self.calls)}" if len(self.calls) > known else before
+        if call_id is None or self.calls[call_id].ended:
+            return
+        call = self.calls[call_id]
+        if call.ask is None:
+            call.ask = frame
+        # Attached from the moment it was read, which its first status may be held back behind.
+        if call.ask == frame and call_id not in line.attached:
+            line.attached.add(call_id)
+            line.owed[call_id] += 1
+
+    def of_message(self, line: Line, message: int | None) -> str | None:
+        if message is None:
+            return None
+        return self.by_key.get((line.handle, line.target, number(message)))
 
     @precondition(lambda self: any(not call.ended for call in self.calls.values()))
     @rule(data=st.data())
@@ -601,10 +619,7 @@ class HubMachine(RuleBasedStateMachine):
             assert call.answered or now < call.at + BOUNDS["RING_BOUND_MS"], "beyond the ring bound"
             lost = self.lost_at.get((call.callee, call.instance))
             assert lost is None or now < lost + BOUNDS["GRACE_MS"], "beyond the grace"
-            attached = any(call_id in line.rank for line in self.lines.values()) or any(
-                line.waits for line in self.lines.values()
-            )
-            if attached:
+            if any(call_id in line.attached for line in self.lines.values()):
                 self.unattended.pop(call_id, None)
             else:
                 since = self.unattended.setdefault(call_id, now)
@@ -620,7 +635,7 @@ class HubMachine(RuleBasedStateMachine):
         for line in self.lines.values():
             if line.waits:
                 continue  # held back behind an answer that is not due
-            for call_id in line.rank:
+            for call_id in line.attached:
                 if self.calls[call_id].ended:
                     assert line.ends[call_id] >= 1, "an end was not told"
 
