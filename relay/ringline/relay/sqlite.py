@@ -101,12 +101,7 @@ class SqliteStore:
 
     def _claim(self, path: str) -> None:
         """Take the file for this process, and make it readable for nobody else."""
-        folder = Path(path).absolute().parent
-        if not folder.is_dir():
-            raise ConfigError(
-                f"the folder of the database does not exist: {folder}", next_step=f"mkdir -p {folder}"
-            )
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             raise ConfigError(f"{path} is a folder", next_step="name a file: --db relay.db")
         try:
             # The lock is a file of its own: closing any handle of the database itself would drop
@@ -120,6 +115,11 @@ class SqliteStore:
                 f"another relay is using {path}", next_step="stop it first, or name another file with --db"
             ) from None
         except OSError as error:
+            folder = Path(path).absolute().parent
+            if isinstance(error, FileNotFoundError) and not folder.is_dir():
+                raise ConfigError(
+                    f"the folder of the database does not exist: {folder}", next_step=f"mkdir -p {folder}"
+                ) from None
             raise ConfigError(
                 f"{path} cannot be opened for writing: {error.strerror}",
                 next_step="make the file and its folder writable, or name another file with --db",

@@ -160,7 +160,7 @@ def test_every_table_is_strict(path: Path) -> None:
         assert store._connection is not None
         tables = store._connection.execute("PRAGMA table_list").fetchall()
     ours = [row for row in tables if not row[1].startswith("sqlite_")]
-    assert len(ours) == 5
+    assert len(ours) == 12
     assert all(row[5] == 1 for row in ours)
 
 
@@ -210,30 +210,39 @@ def test_a_place_that_cannot_be_written_is_named() -> None:
     assert "cannot be opened for writing" in str(refusal("/proc/relay.db"))
 
 
+SOMEBODY = (
+    "import os, sys; from ringline.relay.sqlite import SqliteStore\n"
+    "from ringline.protocol.errors import ConfigError\n"
+    "os.setgid(65534); os.setuid(65534)\n"
+    "try: SqliteStore(sys.argv[1], realm='localhost')\n"
+    "except ConfigError as error: print(error)\n"
+)
+
+
+def told(path: Path) -> str:
+    """Return what somebody is told who may not do everything, as root may."""
+    if os.geteuid() != 0:
+        return str(refusal(path))
+    argv = [sys.executable, "-c", SOMEBODY, str(path)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
 def test_a_read_only_file_is_named(path: Path) -> None:
     with opened(path):
         pass
-    if os.geteuid() == 0:
-        # Root may write everything, so the question is asked by somebody else.
-        for folder in (path.parent, *path.parent.parents[:2]):
-            folder.chmod(0o755)
-        path.chmod(0o444)
-        (path.parent / "relay.db.lock").chmod(0o666)
-        code = (
-            "import os, sys; from ringline.relay.sqlite import SqliteStore\n"
-            "from ringline.protocol.errors import ConfigError\n"
-            "os.setgid(65534); os.setuid(65534)\n"
-            "try: SqliteStore(sys.argv[1], realm='localhost')\n"
-            "except ConfigError as error: print(error)\n"
-        )
-        ran = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=30, check=True
-        )
-        message = ran.stdout
-    else:
-        path.chmod(0o444)
-        message = str(refusal(path))
-    assert "cannot be opened for writing: Permission denied" in message
+    for folder in list(path.parents)[:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    path.chmod(0o444)
+    path.with_name("relay.db.lock").chmod(0o666)
+    assert f"{path} cannot be opened for writing: Permission denied" in told(path)
+
+
+def test_a_folder_that_may_not_be_entered_is_no_traceback(path: Path) -> None:
+    path.parent.chmod(0o000)
+    try:
+        assert f"{path} cannot be opened for writing: Permission denied" in told(path)
+    finally:
+        path.parent.chmod(0o700)
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough for one" * 30, b"\x00" * 4096])
