@@ -299,7 +299,7 @@ class Listener:
                 await asyncio.gather(task, return_exceptions=True)
 
     def run(self) -> None:
-        """Serve in an event loop of its own until SIGINT or SIGTERM.
+        """Serve in an event loop of its own until SIGINT, SIGTERM or SIGHUP.
 
         The first one drains: no more calls are taken, running ones are finished. The second stops now, and
         what runs is reported as indeterminate. Raises as `serve`.
@@ -307,7 +307,7 @@ class Listener:
 
         async def main() -> None:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.stop)
             await self.serve()
 
