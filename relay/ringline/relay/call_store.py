@@ -9,7 +9,7 @@ anybody told (write before word); `CallStore.rollback` takes all of the turn bac
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
 
 from msgspec import Struct
 
@@ -18,16 +18,34 @@ from ringline.protocol.frames import RelayCode, Terminal, TerminalReason
 from ringline.protocol.lifecycle import FINAL, State
 
 __all__ = [
+    "DAY_MS",
+    "MEETING_MS",
+    "CallEvent",
     "CallRow",
     "CallStore",
     "DuplicateCall",
     "Held",
     "Page",
     "StaleCall",
+    "Trail",
+    "events",
     "held",
     "keeps_outcome",
     "keeps_request",
 ]
+
+
+DAY_MS: Final = 86_400_000
+"""How long a charged start is remembered."""
+
+MEETING_MS: Final = 96 * 3_600_000
+"""How long a store can tell at least that two handles had a call."""
+
+CallEvent: TypeAlias = Literal["admitted", "started", "cancel_requested", "ended"]
+"""What the trail of a call notes (protocol §6: admission, start, cancel request, end)."""
+
+Trail: TypeAlias = list[tuple[CallEvent, int]]
+"""What happened to a call and when, in Unix ms, oldest first."""
 
 
 class DuplicateCall(RinglineError):
@@ -118,21 +136,44 @@ def held(row: CallRow) -> Held:
     return Held(int(open_), row.request_bytes if open_ else 0, row.outcome_bytes if keeps_outcome(row) else 0)
 
 
+def events(before: CallRow | None, after: CallRow) -> list[CallEvent]:
+    """Return what a write from ``before`` to ``after`` adds to the trail; ``before`` None is an admission.
+
+    Every store notes it in the transaction of the write, so that no path can forget to.
+    """
+    if before is None:
+        return ["admitted"]
+    found: list[CallEvent] = []
+    if after.started_at is not None and before.started_at is None:
+        found.append("started")
+    if after.cancel_requested and not before.cancel_requested:
+        found.append("cancel_requested")
+    if after.ended and not before.ended:
+        found.append("ended")
+    return found
+
+
 class CallStore(Protocol):
     """Durable calls of one relay. Methods block; no two of them run at the same moment.
 
-    Every method raises `ringline.relay.store.StoreError` when the database fails. After that the open
-    transaction must be rolled back; what was committed before stands.
+    The first write opens a transaction; reads see what was written in it. Every method raises
+    `ringline.relay.store.StoreError` when the database fails. After that every further method does so too
+    until `rollback`, which takes all of the turn back; what was committed before stands.
     """
 
     # --- transactions
 
     def commit(self) -> None:
-        """Make what was written since the last commit outlive a power cut. Without writes, do nothing."""
+        """Make what was written since the last commit outlive a power cut. Without writes, do nothing.
+
+        When it raises `StoreError`, the turn is already rolled back and must be told as not done. It may
+        still be found after a crash of the machine, when the disk had taken it and then refused to say so:
+        whoever sends again is answered from the record (protocol §8).
+        """
         ...
 
     def rollback(self) -> None:
-        """Take back what was written since the last commit."""
+        """Take back what was written since the last commit. Never raises; without writes, do nothing."""
         ...
 
     # --- one call
@@ -209,7 +250,10 @@ class CallStore(Protocol):
         ...
 
     def shared(self, one: str, other: str, since: int) -> bool:
-        """True if one of the two called the other at ``since`` or later."""
+        """True if a call of one to the other was admitted at ``since`` or later, still stored or not.
+
+        Meetings are remembered for `MEETING_MS` before the latest admission at least; ask for no earlier.
+        """
         ...
 
     # --- quotas and budgets
@@ -223,7 +267,7 @@ class CallStore(Protocol):
         ...
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
-        """Charge one start to the pair's daily budget."""
+        """Charge one start to the pair's daily budget. Starts more than `DAY_MS` before it are forgotten."""
         ...
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:
@@ -232,10 +276,31 @@ class CallStore(Protocol):
 
     # --- the whole
 
+    def trail(self, call_id: str) -> Trail:
+        """Return what happened to the call; empty when it is not stored. The trail goes with its call."""
+        ...
+
     def repair(self) -> list[str]:
-        """Prove the invariants at the start of the relay, mend the counters, say what was mended."""
+        """Prove the invariants at the start of the relay, mend the counters, say what was found.
+
+        Empty when all is well. Commits what it mends.
+        """
+        ...
+
+    def check(self) -> None:
+        """Pass a store that can write now: after a failure, the way to learn that it is over.
+
+        Raises `ringline.relay.store.StoreError` otherwise. Does nothing within an open transaction.
+        """
         ...
 
     def shrink(self) -> None:
-        """Give back disk space of deleted calls, and remove their bytes from the files. Bounded work."""
+        """Give back disk space of deleted calls, and remove their bytes from the files.
+
+        A store may do so by itself as well. Bounded work; never called within an open transaction.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; what is not committed is gone. A second call does nothing."""
         ...

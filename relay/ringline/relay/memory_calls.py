@@ -10,11 +10,14 @@ from msgspec.structs import replace
 
 from ringline.protocol.lifecycle import State
 from ringline.relay.call_store import (
+    DAY_MS,
     CallRow,
     DuplicateCall,
     Held,
     Page,
     StaleCall,
+    Trail,
+    events,
     held,
     keeps_outcome,
     keeps_request,
@@ -22,6 +25,7 @@ from ringline.relay.call_store import (
 
 __all__ = ["MemoryCalls"]
 
+_K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
@@ -29,10 +33,14 @@ _V = TypeVar("_V")
 class MemoryCalls:
     """See `ringline.relay.call_store.CallStore`. Gone with the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], int] = lambda: 0) -> None:
+        """``now`` gives the Unix time in ms for the trail of calls."""
+        self._now = now
         self._rows: dict[str, CallRow] = {}
         self._requests: dict[str, bytes] = {}
         self._outcomes: dict[str, bytes] = {}
+        self._trails: dict[str, Trail] = {}
+        self._met: dict[frozenset[str], int] = {}
         self._starts: list[tuple[str, str, int]] = []
         self._seq = 0
         self._undo: list[Callable[[], None]] = []
@@ -50,10 +58,15 @@ class MemoryCalls:
         """See `CallStore.insert`."""
         if row.call_id in self._rows or self.find(row.caller, row.callee, row.message_id) is not None:
             raise DuplicateCall
+        last = self._seq
+        self._undo.append(lambda: setattr(self, "_seq", last))
         self._seq += 1
         row = replace(row, seq=self._seq)
         _put(self._rows, row.call_id, row, self._undo)
         _put(self._requests, row.call_id, request, self._undo)
+        pair = frozenset((row.caller, row.callee))
+        _put(self._met, pair, max(row.submitted_at, self._met.get(pair, 0)), self._undo)
+        self._note(None, row)
         return row
 
     def load(self, call_id: str) -> CallRow | None:
@@ -84,6 +97,7 @@ class MemoryCalls:
             _put(self._requests, after.call_id, None, self._undo)
         if not keeps_outcome(after):
             _put(self._outcomes, after.call_id, None, self._undo)
+        self._note(before, after)
         return after
 
     def forget(self, row: CallRow) -> None:
@@ -92,6 +106,7 @@ class MemoryCalls:
         _put(self._rows, row.call_id, None, self._undo)
         _put(self._requests, row.call_id, None, self._undo)
         _put(self._outcomes, row.call_id, None, self._undo)
+        _put(self._trails, row.call_id, None, self._undo)
 
     def queued(self, callee: str, after: int, limit: int) -> list[CallRow]:
         """See `CallStore.queued`."""
@@ -137,8 +152,7 @@ class MemoryCalls:
 
     def shared(self, one: str, other: str, since: int) -> bool:
         """See `CallStore.shared`."""
-        pairs = ((one, other), (other, one))
-        return any((r.caller, r.callee) in pairs and r.submitted_at >= since for r in self._rows.values())
+        return self._met.get(frozenset((one, other)), -1) >= since
 
     def held_by(self, callee: str, *, unlisted: bool = False) -> Held:
         """See `CallStore.held_by`."""
@@ -151,19 +165,36 @@ class MemoryCalls:
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
+        before = self._starts
+        self._undo.append(lambda: setattr(self, "_starts", before))
+        self._starts = [start for start in before if start[2] >= at - DAY_MS]
         self._starts.append((caller, callee, at))
-        self._undo.append(lambda: self._starts.remove((caller, callee, at)))
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:
         """See `CallStore.starts`."""
         return sorted(at for a, b, at in self._starts if (a, b) == (caller, callee) and at >= since)
 
+    def trail(self, call_id: str) -> Trail:
+        """See `CallStore.trail`."""
+        return list(self._trails.get(call_id, ()))
+
     def repair(self) -> list[str]:
         """See `CallStore.repair`. There is nothing here that could be out of step."""
         return []
 
+    def check(self) -> None:
+        """See `CallStore.check`."""
+
     def shrink(self) -> None:
         """See `CallStore.shrink`."""
+
+    def close(self) -> None:
+        """See `CallStore.close`."""
+        self.rollback()
+
+    def _note(self, before: CallRow | None, after: CallRow) -> None:
+        noted: Trail = [(event, self._now()) for event in events(before, after)]
+        _put(self._trails, after.call_id, [*self._trails.get(after.call_id, ()), *noted], self._undo)
 
     def _check(self, row: CallRow) -> None:
         stored = self._rows.get(row.call_id)
@@ -171,7 +202,7 @@ class MemoryCalls:
             raise StaleCall
 
 
-def _put(table: dict[str, _V], key: str, value: _V | None, undo: list[Callable[[], None]]) -> None:
+def _put(table: dict[_K, _V], key: _K, value: _V | None, undo: list[Callable[[], None]]) -> None:
     """Write an entry, or delete it when ``value`` is None, and note how to take that back."""
     before = table.pop(key, None)
     if value is not None:

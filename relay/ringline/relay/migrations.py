@@ -57,5 +57,103 @@ CREATE TABLE revocations (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY,)
+_CALLS: Final = """
+-- Durable calls without their ciphertexts, so that reading one never touches those. ``seq`` is the order of
+-- admission; every index ends in it.
+CREATE TABLE calls (
+    seq              INTEGER PRIMARY KEY,
+    call_id          TEXT NOT NULL UNIQUE,
+    caller           TEXT NOT NULL,
+    callee           TEXT NOT NULL,
+    caller_card      TEXT NOT NULL,
+    listed           INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    message_id       TEXT NOT NULL,
+    correlation_id   TEXT NOT NULL,
+    digest           BLOB NOT NULL,
+    traceparent      TEXT,
+    submitted_at     INTEGER NOT NULL,
+    execute_by       INTEGER NOT NULL,
+    request_bytes    INTEGER NOT NULL CHECK (request_bytes >= 0),
+    version          INTEGER NOT NULL,
+    state            TEXT NOT NULL,
+    attempts         INTEGER NOT NULL CHECK (attempts >= 0),
+    cancel_requested INTEGER NOT NULL CHECK (cancel_requested IN (0, 1)),
+    instance         TEXT,
+    started_at       INTEGER,
+    finished_at      INTEGER,
+    reason           TEXT,
+    error            TEXT,
+    terminal         TEXT,
+    outcome_bytes    INTEGER NOT NULL CHECK (outcome_bytes >= 0),
+    outcome_sends    INTEGER NOT NULL CHECK (outcome_sends >= 0),
+    acknowledged     INTEGER NOT NULL CHECK (acknowledged IN (0, 1)),
+    due_at           INTEGER NOT NULL,
+    UNIQUE (caller, callee, message_id)
+) STRICT;
+
+CREATE INDEX calls_by_callee ON calls (state, callee);
+CREATE INDEX calls_by_caller ON calls (state, caller);
+CREATE INDEX calls_by_due ON calls (due_at);
+
+-- The sealed request, until the call ends.
+CREATE TABLE requests (
+    seq    INTEGER PRIMARY KEY REFERENCES calls (seq) ON DELETE CASCADE,
+    sealed BLOB NOT NULL
+) STRICT;
+
+-- The sealed outcome, until it is acknowledged or the call is forgotten.
+CREATE TABLE outcomes (
+    seq    INTEGER PRIMARY KEY REFERENCES calls (seq) ON DELETE CASCADE,
+    sealed BLOB NOT NULL
+) STRICT;
+
+-- What happened to a call and when. Rows are added, and go with their call.
+CREATE TABLE trail (
+    seq    INTEGER NOT NULL REFERENCES calls (seq) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    event  TEXT NOT NULL,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (seq, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER trail_is_never_rewritten BEFORE UPDATE ON trail
+BEGIN
+    SELECT raise(ABORT, 'a trail is only added to');
+END;
+
+-- What calls take of their callee's quotas; those of callers not on its list (listed 0) apart.
+CREATE TABLE mailboxes (
+    callee        TEXT NOT NULL,
+    listed        INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    calls         INTEGER NOT NULL CHECK (calls >= 0),
+    request_bytes INTEGER NOT NULL CHECK (request_bytes >= 0),
+    outcome_bytes INTEGER NOT NULL CHECK (outcome_bytes >= 0),
+    PRIMARY KEY (callee, listed)
+) STRICT, WITHOUT ROWID;
+
+-- The same for one caller and one callee, and when the last of its calls was admitted: that may be later
+-- than the last call which is still stored.
+CREATE TABLE pairs (
+    caller        TEXT NOT NULL,
+    callee        TEXT NOT NULL,
+    calls         INTEGER NOT NULL CHECK (calls >= 0),
+    request_bytes INTEGER NOT NULL CHECK (request_bytes >= 0),
+    outcome_bytes INTEGER NOT NULL CHECK (outcome_bytes >= 0),
+    last_at       INTEGER NOT NULL,
+    PRIMARY KEY (caller, callee)
+) STRICT, WITHOUT ROWID;
+
+-- Starts that were charged to a pair within a day; ``count`` of them in the same millisecond.
+CREATE TABLE starts (
+    caller TEXT NOT NULL,
+    callee TEXT NOT NULL,
+    at     INTEGER NOT NULL,
+    count  INTEGER NOT NULL CHECK (count > 0),
+    PRIMARY KEY (caller, callee, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX starts_by_time ON starts (at);
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY, _CALLS)
 """Step n leads from `user_version` n to n + 1."""

@@ -17,7 +17,7 @@ import msgspec
 
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.shapes import Policy
-from ringline.relay.migrations import APPLICATION_ID, MIGRATIONS
+from ringline.relay.database import MEMORY, check_integrity, connect, prepare, unusable
 from ringline.relay.store import (
     CardPublished,
     CardRevoked,
@@ -28,9 +28,6 @@ from ringline.relay.store import (
 )
 
 __all__ = ["MEMORY", "SqliteStore"]
-
-MEMORY: Final = ":memory:"
-"""The path of a store that is gone when the relay stops."""
 
 _BUSY_TIMEOUT_S: Final = 5.0
 
@@ -127,52 +124,12 @@ class SqliteStore:
 
     def _open(self, path: str, realm: str, busy_timeout: float) -> None:
         try:
-            # isolation_level None: transactions begin and end where this file says so.
-            connection = sqlite3.connect(
-                path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
-            )
-            self._connection = connection
-            self._identify(connection)
-            if path != MEMORY and connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
-                raise ConfigError(
-                    f"{path} is on a file system that SQLite's write-ahead log does not work on",
-                    next_step="name a file on a local disk with --db",
-                )
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("PRAGMA foreign_keys=ON")
-            self._migrate(connection)
-            self._check_integrity(connection)
-            self._check_realm(connection, realm)
+            self._connection = connect(path, busy_timeout)
+            prepare(self._connection, path)
+            check_integrity(self._connection, path)
+            self._check_realm(self._connection, realm)
         except sqlite3.Error as error:
-            raise _unusable(path, error) from None
-
-    def _identify(self, connection: sqlite3.Connection) -> None:
-        """Refuse a database of another program, and one of a later version."""
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID and (application, tables, version) != (0, 0, 0):
-            raise ConfigError(
-                f"{self.path} is a database of another program", next_step="name another file with --db"
-            )
-        if version > len(MIGRATIONS):
-            raise ConfigError(
-                f"{self.path} was written by a later version of Ringline",
-                next_step="upgrade Ringline, or name another file with --db",
-            )
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for number in range(version, len(MIGRATIONS)):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {MIGRATIONS[number]}"
-                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={number + 1}; COMMIT;"
-            )
-
-    def _check_integrity(self, connection: sqlite3.Connection) -> None:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            raise _damaged(self.path)
+            raise unusable(path, error) from None
 
     def _check_realm(self, connection: sqlite3.Connection, realm: str) -> None:
         connection.execute("INSERT OR IGNORE INTO facts VALUES ('realm', ?)", (realm,))
@@ -298,32 +255,3 @@ def _write(run: sqlite3.Connection, change: Change) -> None:
                 "INSERT INTO revocations VALUES (?, ?, ?, ?, ?, ?)",
                 (change.card_id, change.reason, change.ts, change.next_ipk, change.signature, change.at),
             )
-
-
-def _damaged(path: str) -> ConfigError:
-    return ConfigError(
-        f"{path} is damaged or is no SQLite database; nothing was changed in it",
-        next_step="restore it from a copy, or name another file with --db",
-    )
-
-
-def _unusable(path: str, error: sqlite3.Error) -> ConfigError:
-    """What a person is told when the database cannot be opened."""
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return _damaged(path)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return ConfigError(
-            f"another program holds {path}", next_step="close that program, or name another file with --db"
-        )
-    if name.startswith("SQLITE_READONLY"):
-        return ConfigError(
-            f"{path} cannot be written: it is read-only",
-            next_step="make the file and its folder writable, or name another file with --db",
-        )
-    if name.startswith("SQLITE_FULL"):
-        return ConfigError(f"the disk that holds {path} is full", next_step="free some space and start again")
-    return ConfigError(
-        f"{path} cannot be used: {error}",
-        next_step="check the file and its folder, or name another with --db",
-    )

@@ -1,0 +1,403 @@
+"""Durable calls in the relay's SQLite file, beside the directory.
+
+Written from the event loop itself, on a connection of its own: a turn's writes share one transaction and one
+flush to the disk, which costs less than handing them to a thread would. The directory's writer has another
+connection in another thread; its transactions are as short, and SQLite lets one wait for the other. If
+somebody else holds the file, this one gives up after ``busy_timeout`` instead of stopping the loop.
+
+Counters and the trail are gathered in memory during a turn and written once, in the same transaction.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Literal, final
+
+from msgspec.structs import replace
+
+from ringline.protocol.lifecycle import State
+from ringline.relay import call_records
+from ringline.relay.call_records import INSERT, SELECT, Record, Value, calls_of, converted, page_of, whole
+from ringline.relay.call_repair import repair_calls
+from ringline.relay.call_store import (
+    DAY_MS,
+    CallRow,
+    DuplicateCall,
+    Held,
+    Page,
+    StaleCall,
+    Trail,
+    held,
+    keeps_outcome,
+    keeps_request,
+)
+from ringline.relay.call_turn import CallTurn, added
+from ringline.relay.clock import system_clock
+from ringline.relay.database import MEMORY, connect, prepare, unusable
+from ringline.relay.store import StoreError
+from ringline.relay.upkeep import Upkeep
+
+__all__ = ["SqliteCalls"]
+
+_BUSY_TIMEOUT_S: Final = 0.15
+_GATE_TIMEOUT_S: Final = 1.0
+
+_NONE: Final = Held()
+
+
+@final
+class SqliteCalls:
+    """See `ringline.relay.call_store.CallStore`. Durable at commit: write-ahead log, ``synchronous=FULL``.
+
+    The sealed request of a call that ended, and an outcome that is not kept, are gone from the files
+    `ringline.relay.upkeep.ERASED_WITHIN_S` after the commit.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        busy_timeout: float = _BUSY_TIMEOUT_S,
+        now: Callable[[], int] = lambda: system_clock().wall,
+    ) -> None:
+        """Open the calls in the file at ``path``, which a `SqliteStore` of this process should hold.
+
+        `MEMORY` is a database of this object alone. ``busy_timeout`` is how long, in seconds, the first
+        write of a turn waits for another writer; ``now`` gives the Unix time in ms for trails.
+
+        Raises `ConfigError`, which says what is wrong with the file and what to do.
+        """
+        self.path = path
+        self._now = now
+        self._gate = threading.Lock()
+        self._upkeep: Upkeep | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._open = False
+        self._failed = False
+        self._turn = CallTurn()
+        try:
+            self._connection = connect(path, busy_timeout)
+            prepare(self._connection, path)
+            # Zeros are written over what is deleted, in whole pages too.
+            self._connection.execute("PRAGMA secure_delete=ON")
+            self._connection.execute("PRAGMA wal_autocheckpoint=0")
+            self._committed = self._seq = self._last_seq()
+            if path != MEMORY:
+                self._upkeep = Upkeep(path, self._gate)
+        except sqlite3.Error as error:
+            self.close()
+            raise unusable(path, error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    # --- transactions
+
+    def commit(self) -> None:
+        """See `CallStore.commit`."""
+        if not self._open:
+            return
+        try:
+            self._flush()
+            self._run("COMMIT")
+        except StoreError:
+            self.rollback()
+            raise
+        self._open = False
+        self._committed = self._seq
+        if self._upkeep is not None:
+            self._upkeep.committed()
+
+    def rollback(self) -> None:
+        """See `CallStore.rollback`."""
+        self._turn.clear()
+        self._seq = self._committed
+        if self._connection is not None:
+            # SQLite may have rolled back by itself: a full disk, an input or output error.
+            with suppress(sqlite3.Error):
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            self._open = self._failed = self._connection.in_transaction
+
+    # --- one call
+
+    def insert(self, row: CallRow, request: bytes) -> CallRow:
+        """See `CallStore.insert`."""
+        self._begin()
+        row = replace(row, seq=self._seq + 1)
+        try:
+            self._database().execute(INSERT, call_records.values_of(row))
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname == "SQLITE_CONSTRAINT_UNIQUE":
+                raise DuplicateCall from None
+            raise self._failure(error) from error
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        self._seq = row.seq
+        self._write("INSERT INTO requests VALUES (?, ?)", (row.seq, request))
+        self._turn.count(row, _NONE, held(row))
+        self._turn.meet(row)
+        self._turn.note(None, row, self._now())
+        return row
+
+    def load(self, call_id: str) -> CallRow | None:
+        """See `CallStore.load`."""
+        return self._one(f"{SELECT} WHERE call_id = ?", (call_id,))
+
+    def find(self, caller: str, callee: str, message_id: str) -> CallRow | None:
+        """See `CallStore.find`."""
+        return self._one(
+            f"{SELECT} WHERE caller = ? AND callee = ? AND message_id = ?", (caller, callee, message_id)
+        )
+
+    def request(self, call_id: str) -> bytes | None:
+        """See `CallStore.request`."""
+        return self._sealed("requests", call_id)
+
+    def outcome(self, call_id: str) -> bytes | None:
+        """See `CallStore.outcome`."""
+        return self._sealed("outcomes", call_id)
+
+    def swap(self, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
+        """See `CallStore.swap`."""
+        after = replace(after, seq=before.seq, version=before.version + 1)
+        changed = [name for name in call_records.CHANGING if getattr(before, name) != getattr(after, name)]
+        # Only what changed: an index whose columns are not named is left alone.
+        columns = ", ".join(f"{name} = ?" for name in ("version", *changed))
+        values = [after.version, *(getattr(after, name) for name in changed), before.seq, before.version]
+        if self._write(f"UPDATE calls SET {columns} WHERE seq = ? AND version = ?", values) != 1:
+            raise StaleCall
+        if keeps_request(before) and not keeps_request(after):
+            self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
+        if not keeps_outcome(after):
+            if keeps_outcome(before):
+                self._write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
+        elif outcome is not None:
+            self._write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
+        self._turn.count(after, held(before), held(after))
+        self._turn.note(before, after, self._now())
+        return after
+
+    def forget(self, row: CallRow) -> None:
+        """See `CallStore.forget`."""
+        self._begin()
+        self._flush()
+        # Everything that belongs to it goes with it: foreign keys.
+        if self._write("DELETE FROM calls WHERE seq = ? AND version = ?", (row.seq, row.version)) != 1:
+            raise StaleCall
+        self._turn.count(row, held(row), _NONE)
+        if row.seq == self._seq:
+            # Else its number would be given to the next call after a restart.
+            self._write("INSERT OR REPLACE INTO facts VALUES ('last_call', ?)", (str(row.seq),))
+
+    # --- many calls
+
+    def queued(self, callee: str, after: int, limit: int) -> list[CallRow]:
+        """See `CallStore.queued`."""
+        return self._many(
+            f"{SELECT} WHERE state = 'queued' AND callee = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (callee, after, limit),
+        )
+
+    def callees(self) -> list[str]:
+        """See `CallStore.callees`."""
+        return [str(callee) for (callee,) in self._run(call_records.CALLEES)]
+
+    def started(self) -> list[CallRow]:
+        """See `CallStore.started`."""
+        return self._many(f"{SELECT} WHERE state = 'started' ORDER BY seq", ())
+
+    def due(self, now: int, limit: int) -> list[CallRow]:
+        """See `CallStore.due`."""
+        return self._many(f"{SELECT} WHERE due_at <= ? ORDER BY due_at, seq LIMIT ?", (now, limit))
+
+    def next_due(self) -> int | None:
+        """See `CallStore.next_due`."""
+        ((earliest,),) = self._run("SELECT min(due_at) FROM calls")
+        return None if earliest is None else whole(earliest)
+
+    def page(
+        self,
+        party: Literal["caller", "callee"],
+        handle: str,
+        states: Sequence[State],
+        cursor: int | None,
+        limit: int,
+    ) -> Page:
+        """See `CallStore.page`."""
+        below = 2**63 - 1 if cursor is None else cursor
+        found = self._many(page_of(party, states), (handle, below, limit + 1))
+        rows = found[:limit]
+        return rows, rows[-1].seq if len(found) > limit else None
+
+    def shared(self, one: str, other: str, since: int) -> bool:
+        """See `CallStore.shared`."""
+        latest = "SELECT 1 FROM pairs WHERE caller = ? AND callee = ? AND last_at >= ?"
+        return any(
+            self._turn.met.get(pair, since - 1) >= since or self._run(latest, (*pair, since))
+            for pair in ((one, other), (other, one))
+        )
+
+    # --- quotas and budgets
+
+    def held_by(self, callee: str, *, unlisted: bool = False) -> Held:
+        """See `CallStore.held_by`."""
+        sums = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
+        total = _NONE
+        for listed in (False,) if unlisted else (False, True):
+            for record in self._run(sums, (callee, listed)):
+                total = added(total, map(whole, record))
+            total = added(total, self._turn.mailboxes.get((callee, listed), _NONE))
+        return total
+
+    def held_by_pair(self, caller: str, callee: str) -> Held:
+        """See `CallStore.held_by_pair`."""
+        sums = "SELECT calls, request_bytes, outcome_bytes FROM pairs WHERE caller = ? AND callee = ?"
+        total = self._turn.pairs.get((caller, callee), _NONE)
+        for record in self._run(sums, (caller, callee)):
+            total = added(total, map(whole, record))
+        return total
+
+    def note_start(self, caller: str, callee: str, at: int) -> None:
+        """See `CallStore.note_start`."""
+        self._write(
+            "INSERT INTO starts VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1",
+            (caller, callee, at),
+        )
+        self._write("DELETE FROM starts WHERE at < ?", (at - DAY_MS,))
+
+    def starts(self, caller: str, callee: str, since: int) -> list[int]:
+        """See `CallStore.starts`."""
+        found = self._run(
+            "SELECT at, count FROM starts WHERE caller = ? AND callee = ? AND at >= ? ORDER BY at",
+            (caller, callee, since),
+        )
+        return [whole(at) for at, count in found for _ in range(whole(count))]
+
+    # --- the whole
+
+    def trail(self, call_id: str) -> Trail:
+        """See `CallStore.trail`."""
+        if self._open:
+            self._flush()
+        found = self._run(
+            "SELECT event, at FROM trail JOIN calls USING (seq) WHERE call_id = ? ORDER BY number", (call_id,)
+        )
+        return converted(found, Trail, self.path)
+
+    def repair(self) -> list[str]:
+        """See `CallStore.repair`."""
+        self._begin()
+        try:
+            self._flush()
+            found = repair_calls(self._database())
+        except sqlite3.Error as error:
+            failure = self._failure(error)
+            self.rollback()
+            raise failure from error
+        self.commit()
+        return found
+
+    def check(self) -> None:
+        """See `CallStore.check`. Writes one row, since a full disk shows itself in no other way."""
+        if not self._open:
+            self._write("INSERT OR REPLACE INTO facts VALUES ('calls_writable', ?)", (str(self._now()),))
+            self.commit()
+
+    def shrink(self) -> None:
+        """See `CallStore.shrink`. Done by itself some seconds after a commit; this does it now."""
+        if self._upkeep is not None:
+            self._upkeep.round()
+
+    def size(self) -> int:
+        """Return the bytes of the file and its log. 0 for a database in memory."""
+        if self._upkeep is None:
+            return 0
+        ((size,),) = self._run("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        return whole(size) + self._upkeep.log_bytes()
+
+    def close(self) -> None:
+        """See `CallStore.close`."""
+        self.rollback()
+        if self._upkeep is not None:
+            self._upkeep.stop()
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    # --- statements
+
+    def _database(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"{self.path} is closed")
+        if self._failed:
+            raise StoreError(f"{self.path}: a statement failed, and what belongs to it was not rolled back")
+        return self._connection
+
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        """What to raise for ``error``; an open transaction is of no use from here on."""
+        self._failed = self._open
+        return StoreError(f"{self.path}: {error}")
+
+    def _begin(self) -> None:
+        if self._open:
+            return
+        # The upkeep empties the log for a moment: a flush of the disk, as one of ours.
+        if not self._gate.acquire(timeout=_GATE_TIMEOUT_S):
+            raise StoreError(f"{self.path}: the disk is too slow")
+        try:
+            # IMMEDIATE: who reads first and then wants to write is refused at once when another one wrote.
+            self._run("BEGIN IMMEDIATE")
+        finally:
+            self._gate.release()
+        self._open = True
+
+    def _run(self, statement: str, values: Sequence[Value] = ()) -> list[Record]:
+        connection = self._database()
+        try:
+            return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def _write(self, statement: str, values: Sequence[Value]) -> int:
+        """Return how many rows the statement changed."""
+        self._begin()
+        connection = self._database()
+        try:
+            return connection.execute(statement, values).rowcount
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def _many(self, statement: str, values: Sequence[Value]) -> list[CallRow]:
+        return calls_of(self._run(statement, values), self.path)
+
+    def _one(self, statement: str, values: Sequence[Value]) -> CallRow | None:
+        return next(iter(self._many(statement, values)), None)
+
+    def _sealed(self, table: str, call_id: str) -> bytes | None:
+        found = self._run(f"SELECT sealed FROM {table} JOIN calls USING (seq) WHERE call_id = ?", (call_id,))
+        return next((record[0] for record in found if isinstance(record[0], bytes)), None)
+
+    def _last_seq(self) -> int:
+        ((stored,),) = self._run("SELECT max(seq) FROM calls")
+        noted = self._run("SELECT value FROM facts WHERE name = 'last_call'")
+        return max(whole(stored or 0), *(int(str(value)) for (value,) in noted), 0)
+
+    def _flush(self) -> None:
+        """Write what the turn gathered. Updated first, so that a counter below zero meets its constraint."""
+        turn = self._turn
+        for (callee, listed), change in turn.mailboxes.items():
+            if not self._write(call_records.ADD_TO_MAILBOX, (*change, callee, listed)):
+                self._write("INSERT INTO mailboxes VALUES (?, ?, ?, ?, ?)", (callee, listed, *change))
+        for pair in {**turn.pairs, **turn.met}:
+            change, met = turn.pairs.get(pair, _NONE), turn.met.get(pair, 0)
+            if not self._write(call_records.ADD_TO_PAIR, (*change, met, *pair)):
+                self._write("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?)", (*pair, *change, met))
+        if turn.trail:
+            try:
+                self._database().executemany("INSERT INTO trail VALUES (?, ?, ?, ?)", turn.trail)
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+        turn.clear()
