@@ -191,6 +191,7 @@ class HubMachine(RuleBasedStateMachine):
             assert isinstance(call_id, str)
             call = self.calls[call_id]
             assert call.caller == line.handle
+            line.waits.pop(call.correlation, None)
             asker = isinstance(frame, CallError) and frame.code == "canceled" and call_id in line.asked
             assert call_id in line.rank or asker, "an end before any status"
             line.ends[call_id] += 1
