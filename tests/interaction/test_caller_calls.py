@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringline.caller import AsyncCaller, Event
+from ringline.client import Account
 from ringline.protocol.bodies import Offer, Outcome, Reply
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import (
@@ -39,8 +41,8 @@ async def one_relay() -> AsyncIterator[RelayServer]:
         yield running
 
 
-def caller(relay: RelayServer, home: Path, handle: str = "alice", **options: object) -> AsyncCaller:
-    return AsyncCaller(handle, relay=relay.url, home=home, note=lambda text: None, **options)  # type: ignore[arg-type]
+def caller(relay: RelayServer, home: Path, handle: str = "alice", **options: Any) -> AsyncCaller:
+    return AsyncCaller(handle, relay=relay.url, home=home, note=lambda text: None, **options)
 
 
 @pytest.mark.parametrize("suite", [1, 2])
@@ -84,17 +86,19 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay, tmp_path) as me:
         with pytest.raises(MessageTooLarge):
             await me.call("bob", "x", args={"blob": "y" * 400_000}, timeout=5)
-        for message, options in [
+        unaskable: list[tuple[str, dict[str, Any]]] = [
             ("", {}),
             ("\ud800", {}),
             ("x", {"task": "No Task"}),
             ("x", {"args": {"a": {1}}}),
-        ]:
+        ]
+        for message, options in unaskable:
             with pytest.raises(ConfigError, match="Nothing was sealed"):
-                await me.call("bob", message, timeout=5, **options)  # type: ignore[arg-type]
-        for wrong in ({"timeout": 0}, {"timeout": float("nan")}, {"message_id": "1"}):
+                await me.call("bob", message, timeout=5, **options)
+        wrong: list[dict[str, Any]] = [{"timeout": 0}, {"timeout": float("nan")}, {"message_id": "1"}]
+        for options in wrong:
             with pytest.raises(ConfigError):
-                await me.call("bob", "x", **wrong)
+                await me.call("bob", "x", **options)
         with pytest.raises(ConfigError):
             await me.call("Bob", "x")
         assert bob.calls == []
@@ -328,6 +332,38 @@ async def test_the_default_identity_is_kept(one_relay: RelayServer, tmp_path: Pa
                 handles.add((await me.account()).handle)
         assert len(handles) == 1
         assert {call.frame.from_ for call in bob.calls} == handles
+
+
+async def test_a_closed_caller_makes_no_call(one_relay: RelayServer, tmp_path: Path) -> None:
+    async with scripted_listener(one_relay.port, "bob") as bob:
+        me = caller(one_relay, tmp_path)
+        await me.account()
+        # Started and not sent yet when the caller is closed.
+        call = me.start("bob", "x", timeout=5)
+        await me.close()
+        with pytest.raises((ConfigError, TransportError), match="closed"):
+            await call.result()
+        with pytest.raises(ConfigError, match="closed"):
+            await me.call("bob", "x", timeout=5)
+        await me.close()
+        assert bob.calls == []
+
+
+async def test_prekeys_of_the_day_are_published_by_a_caller_too(
+    one_relay: RelayServer, tmp_path: Path
+) -> None:
+    async with caller(one_relay, tmp_path) as me:
+        account = await me.account()
+    path = account.home.identity_folder(account.address, "alice") / "published.json"
+    yesterday = path.read_text()
+    (epoch,) = epochs(account).keys()
+    path.write_text(yesterday.replace(f'"{epoch}"', f'"{epoch - 1}"'))
+    async with caller(one_relay, tmp_path) as me:
+        assert set(epochs(await me.account())) == {epoch - 1, epoch}
+
+
+def epochs(account: Account) -> dict[int, int]:
+    return account._generations[0].published
 
 
 async def test_nothing_listens_at_the_relays_port(tmp_path: Path) -> None:

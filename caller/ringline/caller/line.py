@@ -130,11 +130,11 @@ class Line:
                 timer.cancel()
         # What waits to be sent, a cancel above all, goes first.
         await self._link.close()
-        self._perform(self._session.ended(TransportError("this caller was closed"), self.now()))
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._perform(self._session.closed(TransportError("this caller was closed"), self.now()))
 
     def opened(self) -> None:
         """For the link."""

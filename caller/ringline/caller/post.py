@@ -1,6 +1,7 @@
 """What all calls of one caller share: identity, relay, peers, outbox and lines."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from ringline.caller.line import IDLE_S, Line
 from ringline.caller.outbox import Outbox
 from ringline.client import Account, Contacts, Home, Passphrase, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.protocol.contact import Contact
-from ringline.protocol.errors import ConfigError
+from ringline.protocol.errors import ConfigError, HttpProblem
 
 __all__ = ["Post", "PostOptions"]
 
@@ -65,6 +66,7 @@ class Post:
         self._store = store
         self._lines: dict[str, Line] = {}
         self._retired: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     @classmethod
     async def open(cls, options: PostOptions) -> "Post":
@@ -90,6 +92,10 @@ class Post:
             peers.add(contact)
         if not account.was_published:
             await http.publish()
+        elif account.rotation_due(clock.own_ms()):
+            # Nobody calls a caller, as a rule; so this is for the next day's sake and may fail.
+            with contextlib.suppress(HttpProblem):
+                await http.publish_prekeys()
         # One thread for the outbox: it is used from one thread at a time, and commits do not block the loop.
         store = ThreadPoolExecutor(1, thread_name_prefix="ringline-outbox")
         path = options.home.outbox_file(options.address, account.handle)
@@ -107,10 +113,12 @@ class Post:
         lines, self._lines = list(self._lines.values()), {}
         await asyncio.gather(*(line.close() for line in lines), *self._retired, return_exceptions=True)
         await self.stored(self.outbox.close)
+        self._closed = True
         self._store.shutdown(wait=True)
 
     def line(self, callee: str) -> Line:
-        """Return the line to a callee, a new one if there is none that takes calls."""
+        """Return the line to a callee, a new one if there is none that takes calls. Raises `ConfigError`."""
+        self._check_open()
         line = self._lines.get(callee)
         if line is None or line.dead:
             self._make_room()
@@ -119,16 +127,23 @@ class Post:
         return line
 
     async def stored(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a method of the outbox in its thread."""
+        """Run a method of the outbox in its thread. Raises `ConfigError` as it does, or when closed."""
+        self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._store, lambda: work(*args, **kwargs))
 
     def store_soon(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Run a method of the outbox in its thread, after what was asked before; its failure is no matter."""
+        if self._closed:
+            return
         self._store.submit(work, *args, **kwargs)
 
     def deadline(self, timeout_s: float) -> int:
         """Return the end of a wait from now, monotonic ms as the lines count them."""
         return int((time.monotonic() + timeout_s) * 1_000)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError("this caller is closed", next_step="make a new one")
 
     def _make_room(self) -> None:
         """Keep the number of connections bounded: those without calls go, oldest first."""

@@ -135,6 +135,12 @@ class CallerSession:
             for effect in self._end(call, LostRelay(error, sent=call.with_relay))
         ]
 
+    def closed(self, error: RinglineError, now: Instant) -> list[Effect]:
+        """The caller is closed: every call ends, outcomes that are being opened included."""
+        for call in self._calls.values():
+            call.opening = 0
+        return self.ended(error, now)
+
     def receive(self, frame: RelayToCaller, now: Instant) -> list[Effect]:
         """A frame of the relay."""
         match frame:

@@ -297,7 +297,9 @@ class Link:
             except FrameError:
                 damaged += 1
                 self.damaged += 1
-                _log.warning("the relay sent a frame that cannot be read")
+                if damaged == 1:
+                    # One line, whatever a relay sends: it must not be able to flood a terminal.
+                    _log.warning("the relay sent a frame that cannot be read; more of them are only counted")
                 if damaged >= UNDECODABLE_FRAMES:
                     await socket.close(1008, "frames")
                     return

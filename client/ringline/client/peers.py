@@ -4,6 +4,7 @@ Nothing that the relay tells is taken as it is: cards and prekeys are verified, 
 pinned, and pinned in turn. Everything that is wrong here ends before anything is sealed (envelope §7).
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
@@ -67,6 +68,16 @@ class Sender:
 
     pin: Pin
     card: SignedCard
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the relay shows of a handle, verified and pinned."""
+
+    pin: Pin
+    card: SignedCard
+    prekey: SignedPrekey
 
 
 @final
@@ -155,8 +166,8 @@ class Peers:
             return known
         if pin is None and not self._trust_new:
             raise self._untrusted(handle)
-        keys = await self._http.keys(handle)
-        peer = self._verify(handle, keys, now)
+        shown = await self._current(handle, now)
+        peer = self._sealable(handle, shown, now)
         self._cache[handle] = peer
         return peer
 
@@ -175,8 +186,9 @@ class Peers:
         if pin is None:
             if not self._trust_new:
                 raise self._untrusted(handle)
-            # The current keys make the pin; the envelope may be older than they.
-            pin = (await self.resolve(handle)).pin
+            # The current card makes the pin; the envelope may be older. Whoever only calls may have let
+            # prekeys run out, which matters to nobody who does not seal to him.
+            pin = (await self._current(handle, now)).pin
         if pin.card_id == card_id:
             card = pin.card
             assert card is not None
@@ -265,10 +277,10 @@ class Peers:
             raise TrustError(f"{handle} has two cards of one serial; the call was sealed under the other one")
         # Another identity with a later card: only the current keys show whether it succeeds rightly.
         self.forget(handle)
-        peer = await self.resolve(handle)
-        if peer.card.card.ipk != shown.ipk:
+        current = await self._current(handle, now)
+        if current.card.card.ipk != shown.ipk:
             raise self._changed(pin, shown.ipk, "it is not the key that the relay shows now")
-        return peer.pin
+        return current.pin
 
     async def _check_predecessor(self, handle: str, pin: Pin, shown: Card) -> None:
         """Pass a card whose identity handed over to the pinned one. The statement proves itself."""
@@ -283,8 +295,19 @@ class Peers:
                 code="key_changed",
             ) from error
 
-    def _verify(self, handle: str, keys: shapes.Keys, now: int) -> Peer:
-        """Check what the relay shows and pin it. Raises `TrustError`."""
+    async def _current(self, handle: str, now: int) -> "_Shown":
+        """Ask the relay for the current keys, check them and pin them. Raises `TrustError`, `HttpProblem`."""
+        try:
+            keys = await self._http.keys(handle)
+        except HttpProblem as error:
+            if error.code != "not_found":
+                raise
+            raise HttpProblem(
+                f"there is no {handle} at {self._address.base_url} that you may call (the relay says so). "
+                "Nothing was sealed.",
+                code="not_found",
+                next_step="check the name, and whether its owner lets you call",
+            ) from error
         try:
             card = SignedCard.parse(b64decode(keys.card), b64decode(keys.card_sig, length=SIGNATURE_BYTES))
             card.verify(realm=self._address.realm, handle=handle)
@@ -299,25 +322,37 @@ class Peers:
         if b64encode(card.card.id) in keys.revoked:
             raise _revoked(handle)
         epoch = prekey.prekey.epoch
-        pin = self._contacts.update(
-            self._address.realm,
-            handle,
-            lambda known: self._accept(handle, known or self._own(handle), card, epoch, succession, now),
-        )
-        assert pin is not None
-        # After the pin: keys that ran out are still the peer's, and a later call may find new ones.
-        if not card.card.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
+        notes: list[str] = []
+
+        def change(known: Pin | None) -> Pin:
+            notes.clear()
+            return self._accept(handle, known or self._own(handle), card, epoch, succession, now, notes)
+
+        known = self._contacts.pin(self._address.realm, handle)
+        pin = change(known)
+        if pin != known:
+            # In a thread: another process may hold the file's lock.
+            written = await asyncio.to_thread(self._contacts.update, self._address.realm, handle, change)
+            assert written is not None
+            pin = written
+        for note in notes:
+            self._note(note)
+        return _Shown(pin, card, prekey)
+
+    def _sealable(self, handle: str, shown: "_Shown", now: int) -> Peer:
+        """Return keys that hold now, of a suite that is allowed. Raises `TrustError`."""
+        if not shown.card.card.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
             raise _ran_out(handle, "card")
-        if not prekey.prekey.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
+        if not shown.prekey.prekey.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
             raise _ran_out(handle, "prekeys")
-        sealing = prekey.prekey.best(self._allowed)
+        sealing = shown.prekey.prekey.best(self._allowed)
         if sealing is None:
             raise TrustError(
                 f"{handle} offers no key of a suite that is allowed here "
                 f"(at least {self._min_suite}). Nothing was sealed.",
                 next_step=f"ask {handle} to publish keys of a current suite",
             )
-        return Peer(pin, card, sealing, now)
+        return Peer(shown.pin, shown.card, sealing, now)
 
     def _accept(
         self,
@@ -327,13 +362,14 @@ class Peers:
         epoch: int,
         succession: SignedSuccession | None,
         now: int,
+        notes: list[str],
     ) -> Pin:
         """Return the pin that follows from the pinned one and a verified card. Raises `TrustError`."""
         shown = card.card
         if known is None:
             if not self._trust_new:
                 raise self._untrusted(handle)
-            self._note(f"pinned the first key seen for {handle}: {fingerprint(shown.ipk)}")
+            notes.append(f"pinned the first key seen for {handle}: {fingerprint(shown.ipk)}")
             return Pin(
                 realm=self._address.realm,
                 handle=handle,
@@ -355,18 +391,19 @@ class Peers:
             if epoch < known.prekey_epoch:
                 raise _rolled_back(handle, "prekeys")
             return known if epoch == known.prekey_epoch else known.seen(card, epoch)
-        return self._replace(known, held, card, epoch, succession, now)
+        return self._replace(known, card, epoch, succession, notes)
 
     def _replace(
         self,
         known: Pin,
-        held: Card,
         card: SignedCard,
         epoch: int,
         succession: SignedSuccession | None,
-        now: int,
+        notes: list[str],
     ) -> Pin:
-        shown = card.card
+        """Return the pin with another card than the pinned one. Raises `TrustError`."""
+        assert known.card is not None
+        shown, held = card.card, known.card.card
         if shown.ipk == known.ipk:
             if shown.serial <= held.serial:
                 raise _rolled_back(known.handle, "card")
@@ -375,7 +412,7 @@ class Peers:
             check_replacement(held, shown, succession)
         except (StatementError, WeakKey, BadSignature) as error:
             raise self._changed(known, shown.ipk, str(error)) from error
-        self._note(
+        notes.append(
             f"{known.handle} has a new identity key, vouched for by the known one: {fingerprint(shown.ipk)}"
         )
         return Pin(

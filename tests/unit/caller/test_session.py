@@ -416,6 +416,12 @@ def test_a_link_that_ends_for_good_ends_every_call(session: CallerSession) -> No
     ]
 
 
+def test_a_caller_that_is_closed_waits_for_no_outcome(ringing: CallerSession) -> None:
+    ringing.receive(outcome(), at(2))
+    assert ringing.closed(LOST, at(3)) == [End(M1, LostRelay(LOST, sent=True))]
+    assert ringing.opened_outcome(M1) == []
+
+
 # --- cancelling
 
 

@@ -13,7 +13,7 @@ from ringline.client.account import Account
 from ringline.client.address import RelayAddress
 from ringline.client.clock import RelayClock, wall_ms
 from ringline.client.contacts import Contacts, Pin
-from ringline.client.home import Home
+from ringline.client.home import Home, locked
 from ringline.client.http import RelayHttp
 from ringline.client.peers import Peers
 from ringline.protocol.contact import Contact
@@ -206,9 +206,9 @@ async def test_a_contact_of_another_realm_is_refused(desk: Desk) -> None:
 
 
 async def test_a_handle_that_is_not_there(desk: Desk) -> None:
-    with pytest.raises(HttpProblem) as caught:
+    with pytest.raises(HttpProblem, match=r"no bob at .* that you may call") as caught:
         await desk.peers().resolve("bob")
-    assert caught.value.code == "not_found"
+    assert (caught.value.code, caught.value.exit_code) == ("not_found", 10)
 
 
 # --- the own handle
@@ -436,6 +436,22 @@ async def test_an_unknown_sender_is_refused_before_anything_is_asked(desk: Desk)
         await sender(desk, bob, trust_new=False)
     assert caught.value.code == "untrusted_key"
     assert desk.asked == []
+
+
+async def test_who_only_calls_may_let_his_prekeys_run_out(desk: Desk) -> None:
+    bob = owner()
+    desk.show(bob)
+    desk.now += 20 * DAY
+    assert await sender(desk, bob) == bob.operational.public
+    with pytest.raises(TrustError, match="prekeys"):
+        await desk.peers().resolve("bob")
+
+
+async def test_a_key_that_is_known_already_is_read_without_the_files_lock(desk: Desk) -> None:
+    desk.show(owner())
+    await desk.peers().resolve("bob")
+    with locked(desk.contacts.path.parent / ".lock"):
+        await desk.peers().resolve("bob")
 
 
 async def test_a_later_card_of_the_pinned_identity_speaks(desk: Desk) -> None:
