@@ -123,6 +123,8 @@ class Task:
             values = msgspec.convert(dict(args), self.arguments)
         except msgspec.ValidationError as error:
             raise ValueError(f"the arguments do not fit task {self.id}: {error}") from None
+        except Exception as error:  # a type of the task's own refused them in its own way
+            raise ValueError(f"the arguments do not fit task {self.id}") from error
         given = ((name, getattr(values, name)) for name in self.arguments.__struct_fields__)
         # What was not given is left to the function's own defaults.
         return {name: value for name, value in given if value is not UNSET}
@@ -202,11 +204,13 @@ def produced(result: object) -> Result:
         if isinstance(result, str):
             return Produced(result)
         if isinstance(result, Answer):
+            if not isinstance(result.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError("the text of an answer is no text")
             value = UNSET if result.value is UNSET else msgspec.to_builtins(result.value, str_keys=True)
             return Produced(result.text, value)
         value = msgspec.to_builtins(result, str_keys=True)
         return Produced(json.dumps(value, ensure_ascii=False, allow_nan=False), value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except Exception as error:  # what a result is made of may refuse to be read in any way
         kind = type(result).__name__
         return Broken(
             detail="the task's result is no JSON", local=f"a result of type {kind} is no JSON: {error}"

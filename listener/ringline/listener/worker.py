@@ -38,9 +38,9 @@ class _Execution(Protocol):
 
 @final
 class _Said:
-    """An answer of the listener's own, for which nothing has to run."""
+    """An answer for which nothing has to run."""
 
-    def __init__(self, answer: Produced) -> None:
+    def __init__(self, answer: Result) -> None:
         self._answer = answer
 
     async def run(self) -> tuple[Result, bool]:
@@ -76,7 +76,11 @@ class Worker:
 
     def run(self, job: Job) -> None:
         """Start a job; its end is told in a later turn of the loop."""
-        execution = self._execution(job)
+        execution: _Execution
+        try:
+            execution = self._execution(job)
+        except Exception as error:  # a fault of ours must not leave a call without an end
+            execution = _Said(_fault(error))
         self._running[job.entry_id] = execution
         task = asyncio.get_running_loop().create_task(self._watch(job.entry_id, execution))
         self._tasks.add(task)
@@ -121,6 +125,10 @@ class Worker:
         if plan.what.is_async:
             return AsyncRun(handler, call, self._place, expose_errors=self._expose)
         return ThreadRun(handler, call, self._place, expose_errors=self._expose)
+
+
+def _fault(error: Exception) -> Broken:
+    return Broken(local=f"the work could not be run: {type(error).__name__}: {error}")
 
 
 def _call(job: Job, plan: Errand) -> Call:

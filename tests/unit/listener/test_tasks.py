@@ -96,6 +96,21 @@ class TestArguments:
             run(task, args)
         assert told in str(error.value)
 
+    def test_a_type_may_refuse_its_arguments_in_any_way(self) -> None:
+        @dataclass
+        class Picky:
+            a: int
+
+            def __post_init__(self) -> None:
+                raise KeyError("a secret")
+
+        def task(a: Picky) -> None: ...
+
+        task.__annotations__["a"] = Picky
+        with pytest.raises(ValueError) as error:
+            run(task, {"a": {"a": 1}})
+        assert "secret" not in str(error.value)
+
     def test_names_that_are_words_of_the_struct_are_arguments_like_others(self) -> None:
         def task(self: int, cls: int, name: int) -> int:
             return self + cls + name
@@ -213,7 +228,10 @@ class TestResults:
     def test_what_a_result_comes_to(self, result: object, comes_to: Produced) -> None:
         assert produced(result) == comes_to
 
-    @pytest.mark.parametrize("result", [object(), float("nan"), [float("inf")], {(1, 2): 3}, run])
+    @pytest.mark.parametrize(
+        "result",
+        [object(), float("nan"), [float("inf")], {(1, 2): 3}, run, Answer(5), Answer("x", object())],  # type: ignore[arg-type]  # pyright: ignore
+    )
     def test_what_is_no_json_fails_without_its_text(self, result: object) -> None:
         made = produced(result)
         assert isinstance(made, Broken)
