@@ -1,5 +1,6 @@
 """Ctrl-C during a call: canceled is said only when the work was seen to stop; twice stops waiting."""
 
+import os
 import signal
 from collections.abc import Generator
 
@@ -9,10 +10,12 @@ from ringline_testing.commands import Running, Scene, processes_with
 
 pytestmark = pytest.mark.system
 
-# Ends a moment after it was told to, and leaves a mark when it does. The numbers name its children.
-SLOW_TO_STOP = "trap 'sleep 0.4; : > stopped; exit 1' TERM; sleep 86301 & sleep 86302 & wait"
+# For how long the children of the program sleep, by which they are found; other tests run beside this one.
+DAY = f"86400.{os.getpid()}"
+# Ends a moment after it was told to, and leaves a mark when it does.
+SLOW_TO_STOP = f"trap 'sleep 0.4; : > stopped; exit 1' TERM; sleep {DAY} & sleep {DAY} & wait"
 # Has to be killed, which the listener does after five seconds.
-STUBBORN = "trap '' TERM; sleep 86303 & wait; wait; wait"
+STUBBORN = "trap '' TERM; sleep 86400 & wait; wait; wait"
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +37,12 @@ def at_work(scene: Scene, peer: str, *words: str) -> Running:
 
 def test_ctrl_c_ends_the_work_and_says_canceled_only_then(scene: Scene) -> None:
     caller = at_work(scene, "slow")
-    assert processes_with("sleep\x0086301")
+    assert len(processes_with(f"sleep\0{DAY}")) == 2
     caller.signal(signal.SIGINT)
     assert caller.end() == 15
     # By the time it was said, the whole process tree had gone.
     assert (scene.folder / "stopped").exists()
-    assert processes_with("sleep\x0086301") == processes_with("sleep\x0086302") == []
+    assert processes_with(f"sleep\0{DAY}") == []
     assert caller.out == b""
     told = "\n".join(caller.told)
     assert "cancelling – waiting for slow to confirm; Ctrl-C again stops waiting" in told

@@ -180,30 +180,9 @@ def test_another_realm_than_the_relay_s(scene: Scene, relay: str) -> None:
     screen(answer, 2, "localhost", "relay.example", "Nothing was sent", following="--realm localhost")
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://127.0.0.1", "http://relay.example", "http://127.0.0.1:99999", "127.0.0.1:7575"]
-)
-def test_a_base_url_that_cannot_be_one(scene: Scene, url: str) -> None:
-    screen(scene.run("call", "echo", "hello", "--relay", url), 2, following="")
-
-
 def test_a_port_that_is_taken(scene: Scene, relay: str) -> None:
     port = relay.rsplit(":", 1)[1]
     screen(scene.run("relay", "dev", "--port", port), 2, port, following="ringline relay dev --port")
-
-
-@pytest.mark.parametrize(
-    ("words", "near"),
-    [
-        (("--set", "RING_BOUND=5"), "RING_BOUND_MS"),
-        (("--set", "RING_BOUND_MS=soon"), "RING_BOUND_MS"),
-        (("--set", "RING_BOUND_MS"), "NAME=VALUE"),
-        (("--host", "0.0.0.0"), "loopback"),
-        (("--edge", "other"), "picows"),
-    ],
-)
-def test_a_relay_that_cannot_be_run_like_this(scene: Scene, words: tuple[str, ...], near: str) -> None:
-    screen(scene.run("relay", "dev", "--port", "0", *words), 2, near, following="")
 
 
 def test_handles_that_are_not_there_and_that_are_not_online(scene: Scene, relay: str) -> None:
@@ -280,57 +259,3 @@ def test_away_from_development_keys_come_with_contact_strings(scene: Scene, tmp_
 def test_away_from_development_new_keys_need_a_decision(scene: Scene) -> None:
     scene.relay = "https://relay.example"
     screen(scene.run("init", "--as", "me"), 2, "passphrase", following="--plain")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("ringline://bob@localhost/#k=short", "key is damaged"),
-        ("ringline://bob", "no contact string"),
-        ("Bob", "not a handle"),
-    ],
-)
-def test_a_callee_that_cannot_be_one(scene: Scene, relay: str, text: str, words: str) -> None:
-    scene.relay = relay
-    screen(scene.run("call", text, "hello"), 2, words, following="")
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--id", "7"), "not a message_id"),
-        (("--timeout", "0"), "0"),
-        (("--arg", "x"), "NAME=TEXT"),
-        (("--arg", "x:=nonsense"), "no JSON"),
-        (("--arg", "x=1", "--arg", "x=2"), "twice"),
-        (("--task", "No Task"), "task"),
-        (("--file", "not-there"), "two messages"),
-    ],
-)
-def test_options_of_a_call_that_cannot_be(
-    scene: Scene, relay: str, words: tuple[str, ...], told: str
-) -> None:
-    scene.relay = relay
-    screen(scene.run("call", "echo", "hello", *words), 2, told, following="")
-
-
-def test_messages_that_are_none(scene: Scene) -> None:
-    screen(scene.run("call", "echo", "-", given=b"\xff\xfe"), 2, "not UTF-8", following="")
-    screen(scene.run("call", "echo", "-", given=b""), 2, "empty", following="")
-    screen(scene.run("call", "echo", "--file", "not-there"), 2, "not-there", following="")
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--as", "bob"), "--run"),
-        (("--run", "cat"), "--as"),
-        (("--run", "cat", "--as", "bob"), "before"),
-        (("--as", "bob", "--run", "no-such-program-here"), "no-such-program-here"),
-        (("--as", "bob", "--timeout", "351", "--run", "cat"), "350"),
-        (("--as", "bob", "--workdir", "/no/such/folder", "--run", "cat"), "/no/such/folder"),
-        (("--as", "Bob", "--run", "cat"), "handle"),
-    ],
-)
-def test_listeners_that_cannot_be(scene: Scene, words: tuple[str, ...], told: str) -> None:
-    screen(scene.run("listen", *words), 2, told, following="")

@@ -54,8 +54,8 @@ class Invocation:
     """What is known of one run of the command when an error ends it.
 
     ``machine``: the answer is one JSON document. ``page`` is the command whose page helps further.
-    ``peer`` is the handle that is called, ``task`` the task, ``again`` the command that repeats the call under
-    the same message id, without its text; a command fills them in as it learns them.
+    ``peer`` is the handle that is called, ``task`` the task, ``again`` the command that repeats the call
+    under the same message id, without its text; a command fills them in as it learns them.
     """
 
     machine: bool = False

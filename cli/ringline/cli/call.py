@@ -57,6 +57,7 @@ _CONTACT = "ringline://"
         (_L, "protocol_error"),
         (_L, "message_too_large"),
         (_L, "detached"),
+        (_E, "indeterminate_execution"),
     ],
     then="ringline errors show CODE, for what a code means",
 )
@@ -130,6 +131,7 @@ def command(
     from ringline.client import RelayAddress
     from ringline.protocol.contact import Contact
     from ringline.protocol.encoding import b64encode
+    from ringline.protocol.errors import ConfigError
     from ringline.protocol.names import is_task_id
 
     require_output()
@@ -184,6 +186,14 @@ def command(
                 await caller.close()
         report.line("✓", "completed", f"signed by {reply.signed_by}")
         report.close()
+        try:
+            print_reply(reply)
+        except ConfigError as error:
+            # The work is done: whoever reads of the full disk must not be told that nothing was started.
+            error.call_id, error.message_id = reply.call_id, reply.message_id
+            raise
+
+    def print_reply(reply: "Reply") -> None:
         if machine:
             write_document(
                 {

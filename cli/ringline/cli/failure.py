@@ -27,6 +27,8 @@ class Explanation:
     family: Family
     exit_code: int
     retry: Retry
+    signed: bool = False
+    """Whether the peer has sealed and signed it: all else is somebody's word."""
     what: str
     says: str
     still: str
@@ -56,6 +58,7 @@ _SAYS: Final = {
 _NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
 _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
+_WAS_SENT: Final = "The call was sent, and its work may have run."
 
 # The libraries say it too, where they know more than this table.
 _STILL_TRUE: Final = re.compile(
@@ -63,6 +66,8 @@ _STILL_TRUE: Final = re.compile(
 )
 # What `_SAYS` says once for all errors of the relay.
 _RELAY_SAYS: Final = " (the relay says so)"
+# Of this program's own errors, those whose words are about a call that was sent anyway.
+_OF_A_CALL: Final = {"timeout", "detached", "bad_signature"}
 # Where the command line knows the exact command, and the libraries can only describe it.
 _OURS_FIRST: Final = {(_R, "timeout"), (_L, "timeout"), (_L, "untrusted_key")}
 
@@ -211,7 +216,13 @@ def explain(
     if not isinstance(error, RinglineError):
         error = RinglineError(f"a fault in Ringline itself: {type(error).__name__}")
     info = error.info
+    if isinstance(error, PeerFailure) and error.reason == "indeterminate_execution":
+        # The sealed reason is the authoritative one, and the code below it only the nearest word.
+        info = lookup(_E, error.reason)
     words = _WORDS.get((info.family, info.code), _Words("{summary}", _NOTHING_KNOWN))
+    if info.family is _L and error.call_id is not None and info.code not in _OF_A_CALL:
+        # Whatever fails here after the relay had the call, it is not true any more that nothing was sent.
+        words = words._replace(still=_WAS_SENT)
     said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or "", "page": page}
     detail: str | None = None
@@ -238,8 +249,9 @@ def explain(
         family=info.family,
         exit_code=info.exit_code,
         retry=info.retry,
+        signed=isinstance(error, PeerFailure),
         what=what,
-        says=_SAYS[info.family].format_map(facts),
+        says=_SAYS[_P if isinstance(error, PeerFailure) else info.family].format_map(facts),
         still=still or words.still.format_map(facts),
         next=tuple(steps),
         detail=detail,
@@ -264,6 +276,7 @@ def explain_code(row: ErrorCode) -> Explanation:
         family=row.family,
         exit_code=row.exit_code,
         retry=row.retry,
+        signed=row.family is _P,
         what=words.what.format_map(facts),
         says=_SAYS[row.family].format_map(facts),
         still=words.still.format_map(facts),
@@ -302,8 +315,7 @@ def document(explanation: Explanation) -> dict[str, object]:
             "exit": explanation.exit_code,
             "retry": explanation.retry.name.lower(),
             "retry_after_ms": explanation.retry_after_ms,
-            # Only what the peer has sealed and signed is more than somebody's word.
-            "authenticated": explanation.family is _P,
+            "authenticated": explanation.signed,
             "message": explanation.what,
             "still_true": explanation.still,
             "detail": explanation.detail,

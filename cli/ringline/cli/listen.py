@@ -168,6 +168,7 @@ def command(
         ),
         _say,
     )
+    tell("Stopped.")
 
 
 def _say(line: str) -> None:

@@ -9,9 +9,12 @@ from ringline.cli.failure import document, explain, explain_code, lines
 from ringline.cli.terminal import json_document
 from ringline.protocol.errors import (
     REGISTRY,
+    BodyError,
+    ConfigError,
     ErrorCode,
     Family,
     HttpProblem,
+    MessageTooLarge,
     PeerFailure,
     RelayError,
     Retry,
@@ -98,6 +101,28 @@ def test_what_an_error_says_itself_wins_over_the_table() -> None:
     ]
 
 
+def test_work_whose_outcome_is_lost_is_the_peer_s_word_and_no_plain_failure() -> None:
+    error = PeerFailure("", code="agent_error", reason="indeterminate_execution", detail="killed")
+    text = told(error)
+    assert text.startswith("✗ The work may have run, but its outcome is lost.")
+    assert "bob says so, sealed and signed." in text
+    assert "their words:  killed" in text
+    assert "[indeterminate_execution · exit 18 · retry only if doing it twice is harmless]" in text
+    made = document(explain(error, peer="bob", again=AGAIN))["error"]
+    assert isinstance(made, dict)
+    assert (made["code"], made["exit"], made["authenticated"]) == ("indeterminate_execution", 18, True)
+
+
+@pytest.mark.parametrize("error", [MessageTooLarge, ConfigError, TrustError, BodyError, TransportError])
+def test_an_error_after_the_relay_had_the_call_never_says_that_nothing_was_sent(
+    error: type[RinglineError],
+) -> None:
+    text = told(error("x", call_id="c1", message_id="0" * 31 + "1"))
+    assert "Nothing was" not in text
+    assert "may have run" in text
+    assert text.endswith("]\n  call c1  message 00000000000000000000000000000001")
+
+
 def test_lines_of_an_error_stay_lines() -> None:
     rows = lines(
         explain(TrustError("another key.\n  known    aaaa\n  offered  bbbb", code="key_changed"), peer="bob")
@@ -131,6 +156,7 @@ def test_a_mistake_on_the_command_line_names_the_page() -> None:
     [
         RelayError("", code="timeout", call_id="c1"),
         PeerFailure("", detail="\x1b", offered=("a",)),
+        PeerFailure("", reason="indeterminate_execution"),
         HttpProblem("", code="rate_limited", retry_after_ms=5),
         RinglineError(),
         ValueError("x"),
