@@ -495,7 +495,9 @@ def test_another_identity_than_the_pinned_one_is_refused(cast: Cast) -> None:
         caller.peer(callee)
 
 
-@pytest.mark.parametrize("raw", [bytes(32), X25519[:31], X25519[:31] + b"\xff"])
+@pytest.mark.parametrize(
+    "raw", [bytes(32), X25519[:31], X25519[:31] + b"\xff"], ids=["zero", "short", "high bit"]
+)
 def test_a_key_to_seal_to_is_checked(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"KEM key|[Ee]rror|shared"):
         loaded().public_key(1, raw)

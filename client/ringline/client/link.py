@@ -269,6 +269,7 @@ class Link:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._socket = socket
+        damaged_before = self.damaged
         writer = asyncio.get_running_loop().create_task(self._write(socket))
         try:
             self._tell(self._user.opened)
@@ -283,6 +284,8 @@ class Link:
             await asyncio.wait({writer})
             if socket.state.name != "CLOSED":
                 socket.transport.abort()
+            if (damaged := self.damaged - damaged_before) > 1:
+                _log.warning("that connection had %d frames that cannot be read", damaged)
         return _why_closed(self._http, socket)
 
     async def _read(self, socket: ClientConnection) -> None:
@@ -299,7 +302,9 @@ class Link:
                 self.damaged += 1
                 if damaged == 1:
                     # One line, whatever a relay sends: it must not be able to flood a terminal.
-                    _log.warning("the relay sent a frame that cannot be read; more of them are only counted")
+                    _log.warning(
+                        "the relay sent a frame that cannot be read; others of this connection are counted"
+                    )
                 if damaged >= UNDECODABLE_FRAMES:
                     await socket.close(1008, "frames")
                     return

@@ -374,6 +374,27 @@ async def test_nothing_the_user_raises_ends_the_reader(
         assert "secret text" not in caplog.text
 
 
+async def test_damaged_frames_are_told_once_per_connection_and_counted_at_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted(tmp_path) as (relay, user, link):
+
+        async def spoil(connection: ServerConnection) -> None:
+            if len(relay.requests) > 1:
+                await relay.read(connection)
+            for number in range(12):
+                await connection.send("\x1b[2J" if number % 2 else b"\x00")
+            await connection.close(1001)
+
+        relay.play = spoil
+        link.start()
+        await user.until("opened", 2)
+    assert [record.getMessage() for record in caplog.records if record.name == "ringline.client.link"] == [
+        "the relay sent a frame that cannot be read; others of this connection are counted",
+        "that connection had 12 frames that cannot be read",
+    ]
+
+
 async def test_no_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG"):
         async with scripted(tmp_path) as (relay, user, link):
