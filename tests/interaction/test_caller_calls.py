@@ -12,6 +12,7 @@ from ringline.client import Account
 from ringline.protocol.bodies import Offer, Outcome, Reply
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import (
+    BodyError,
     CallTimeout,
     ConfigError,
     HttpProblem,
@@ -162,6 +163,32 @@ async def test_work_whose_outcome_is_lost_says_so_with_its_own_exit_code(
         with pytest.raises(PeerFailure) as caught:
             await me.call("bob", "x", timeout=10)
         assert (caught.value.reason, caught.value.exit_code) == ("indeterminate_execution", 18)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"reply":{"text":"' + b"x" * 256_001 + b'"},"reason":"completed"}',
+        b'{"reply":{"text":"x"},"reason":"completed","more":1}',
+        b"\xff",
+    ],
+    ids=["reply too long", "unknown member", "no text"],
+)
+async def test_a_signed_answer_that_breaks_the_protocol_is_no_reason_to_call_again(
+    one_relay: RelayServer, tmp_path: Path, body: bytes
+) -> None:
+    async def answer(call: ScriptedCall) -> None:
+        await call.accept()
+        await call.start()
+        await call.listener.send(call.sealed_bytes(body, "completed"))
+
+    async with scripted_listener(one_relay.port, "bob", answer), caller(one_relay, tmp_path) as me:
+        call = me.start("bob", "x", timeout=10)
+        with pytest.raises(BodyError, match="The call may have run") as caught:
+            await call.result()
+        assert "Nothing was" not in str(caught.value)
+        assert (caught.value.call_id, caught.value.message_id) == (call.call_id, call.message_id)
+        assert "twice" in (caught.value.next_step or "")
 
 
 async def test_events_tell_who_says_it(relay: RelayServer, tmp_path: Path) -> None:

@@ -183,9 +183,19 @@ def read_answer(receipt: Receipt, message_id: str) -> Answer:
     """Read what a receipt holds.
 
     Raises `PeerFailure` when the peer says that the call failed; `BodyError` when what he signed breaks the
-    protocol.
+    protocol, a reply over its limit included: the call was answered then, and must not be made anew.
     """
-    outcome = decode_outcome(receipt.body, receipt.terminal)
+    card = SignedCard.parse(receipt.card, receipt.card_signature)
+    try:
+        outcome = decode_outcome(receipt.body, receipt.terminal)
+    except (BodyError, MessageTooLarge) as error:
+        raise BodyError(
+            f"{card.card.handle} has answered, sealed and signed, and the answer breaks the protocol: {error}. "
+            "The call may have run to its end: only its answer cannot be used.",
+            call_id=receipt.call_id,
+            message_id=message_id,
+            next_step=f"tell the owner of {card.card.handle}; do not make the call anew, for it could run twice",
+        ) from error
     failure = outcome.failure
     if failure is not UNSET:
         raise PeerFailure(
@@ -196,5 +206,4 @@ def read_answer(receipt: Receipt, message_id: str) -> Answer:
             call_id=receipt.call_id,
             message_id=message_id,
         )
-    card = SignedCard.parse(receipt.card, receipt.card_signature)
     return Answer(receipt, outcome, card)

@@ -94,8 +94,13 @@ class ScriptedCall:
 
     def sealed(self, outcome: bodies.Outcome, *, owner: Owner | None = None, **changes: Any) -> CallOutcome:
         """Return the outcome, sealed as it should be; ``changes`` replace what its context is made of."""
+        return self.sealed_bytes(bodies.encode_outcome(outcome), outcome.terminal, owner=owner, **changes)
+
+    def sealed_bytes(
+        self, body: bytes, terminal: Terminal, *, owner: Owner | None = None, **changes: Any
+    ) -> CallOutcome:
+        """Return what need not be an outcome, sealed as one."""
         signer = owner or self.listener.owner
-        terminal: Terminal = outcome.terminal
         arguments: dict[str, Any] = {
             "card_id": signer.card.card.id,
             "reply_public": self.opened.reply_public,
@@ -105,7 +110,7 @@ class ScriptedCall:
             "iat": now_ms(),
         }
         context = self.context.answer(**(arguments | changes))
-        envelope = seal_outcome(context, bodies.encode_outcome(outcome), signer.operational)
+        envelope = seal_outcome(context, body, signer.operational)
         return CallOutcome(call_id=self.call_id, terminal=terminal, envelope=envelope)
 
     async def reply(self, text: str, **members: Any) -> None:
