@@ -190,11 +190,11 @@ def read_answer(receipt: Receipt, message_id: str) -> Answer:
         outcome = decode_outcome(receipt.body, receipt.terminal)
     except (BodyError, MessageTooLarge) as error:
         raise BodyError(
-            f"{card.card.handle} has answered, sealed and signed, and the answer breaks the protocol: {error}. "
+            f"{card.card.handle} has answered, sealed and signed, and it breaks the protocol: {error}. "
             "The call may have run to its end: only its answer cannot be used.",
             call_id=receipt.call_id,
             message_id=message_id,
-            next_step=f"tell the owner of {card.card.handle}; do not make the call anew, for it could run twice",
+            next_step=f"tell the owner of {card.card.handle}; do not make the call anew: it could run twice",
         ) from error
     failure = outcome.failure
     if failure is not UNSET:
