@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "processes_with"]
+__all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "appears", "processes_with"]
 
 RINGLINE = str(Path(sys.executable).with_name("ringline"))
 BOUND_S = 30
@@ -173,6 +174,14 @@ class Scene:
         document: dict[str, Any] = json.loads(answer.stdout)
         assert document["ok"] == (answer.returncode == 0)
         return document
+
+
+def appears(path: Path) -> None:
+    """Wait for a file that a program makes."""
+    end = time.monotonic() + BOUND_S
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} never appeared"
+        time.sleep(0.01)
 
 
 def processes_with(text: str) -> list[int]:

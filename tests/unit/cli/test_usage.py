@@ -85,7 +85,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("relay", "dev", "--port", "70000"), "--port"),
         (("relay", "dve"), "dev"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_mistake_is_told_with_what_to_type_next(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
