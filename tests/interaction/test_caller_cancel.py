@@ -188,3 +188,37 @@ async def test_a_call_of_another_process_is_cancelled_by_its_id(
             assert await other.cancel("no-such-call") == NotCancelled("no-such-call", "unknown")
         with pytest.raises(RelayError):
             await call.result()
+
+
+async def test_a_call_of_an_earlier_process_is_not_said_to_be_cancelled_before_the_relay_was_told(
+    one_relay: RelayServer, tmp_path: Path
+) -> None:
+    message_id = "c" * 32
+    async with scripted_listener(one_relay.port, "bob", stopping) as bob:
+        first = caller(one_relay.url, tmp_path)
+        first.start("bob", "x", timeout=20, message_id=message_id)
+        offer = await bob.call()
+        await first.close()
+        assert not offer.cancel_asked.is_set()
+        async with caller(one_relay.url, tmp_path) as second:
+            again = second.start("bob", "x", timeout=20, message_id=message_id)
+            assert await again.cancel() == Cancelled(offer.call_id)
+            assert offer.cancel_asked.is_set()
+            with pytest.raises(RelayError):
+                await again.result()
+
+
+async def test_a_cancellation_at_the_moment_when_all_is_ready_sends_nothing(
+    one_relay: RelayServer, tmp_path: Path
+) -> None:
+    async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay.url, tmp_path) as me:
+        await me.call("bob", "first", timeout=10)
+        call = me.start("bob", "x", timeout=20)
+        async for event in call.events():
+            if event.name == "sealed":
+                break
+        cancellation = await call.cancel()
+        with pytest.raises(RelayError) as caught:
+            await call.result()
+        assert (cancellation, caught.value.code) == (Cancelled(None), "canceled")
+        assert len(bob.calls) == 1

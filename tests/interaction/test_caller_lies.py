@@ -259,6 +259,34 @@ async def test_an_outcome_of_another_identity_is_not_taken(
             await me.call("bob", "x", timeout=10)
 
 
+async def test_a_signers_card_that_cannot_be_told_at_once_is_asked_for_again(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringline.caller.errand._SIGNER_PAUSE_S", 0.01)
+    middle, bob = liar
+    before = bob.owner
+    refused: list[str] = []
+
+    async def renew(call: ScriptedCall) -> None:
+        after = before.renewed()
+        assert (await after.publish()).status in (200, 201)
+        await call.accept()
+        await call.start()
+        await call.finish(Outcome(reason="completed", reply=Reply(text="renewed")), owner=after)
+
+    def stumble(method: str, target: str, answer: Answer) -> Answer:
+        if "?card=" in target and not refused:
+            refused.append(target)
+            return Answer(503, (), b"")
+        return answer
+
+    bob.script, middle.on_answer = renew, stumble
+    async with caller(middle, tmp_path) as me:
+        reply = await me.call("bob", "x", timeout=10)
+        assert (reply.text, reply.receipt.check().serial) == ("renewed", 2)
+    assert len(refused) == 1
+
+
 async def test_invented_statuses_and_foreign_ids_are_counted_and_ignored(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path
 ) -> None:

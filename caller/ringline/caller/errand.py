@@ -31,16 +31,21 @@ from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import (
     CannotOpen,
     ConfigError,
+    HttpProblem,
     PeerFailure,
     ProtocolError,
     RinglineError,
+    TransportError,
 )
 from ringline.protocol.frames import CallOutcome
+from ringline.protocol.identity import SignedCard
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 from ringline.protocol.transcript import digest
 
 __all__ = ["Errand"]
 
+_SIGNER_TRIES: Final = 3
+_SIGNER_PAUSE_S: Final = 1.0
 _PROGRESS: Final[dict[Progress, Source]] = {"sent": "here", "sent_again": "here"}
 
 
@@ -76,6 +81,8 @@ class Errand:
         self._changed = asyncio.Event()
         self._asked: list[asyncio.Future[CancelAnswer]] = []
         self._withdrawn = False
+        self._placed = asyncio.Event()
+        self._request: Request | None = None
         self._preparing: asyncio.Task[tuple[Post, Stored]] | None = None
         self.finished = False
         """True when the last event is there."""
@@ -109,12 +116,19 @@ class Errand:
         if self._task.done():
             return NotCancelled(self.call_id, "already_terminal")
         self._tell("cancel_requested", "here")
-        if self._line is None:
+        if self._line is None and not self._repeat:
             self._withdrawn = True
             if self._preparing is not None:
                 self._preparing.cancel()
             await self.settled()
             return Cancelled(None)
+        if self._line is None:
+            # An earlier try may have sent it, so it is not cancelled before the relay was told.
+            placed = asyncio.ensure_future(self._placed.wait())
+            await asyncio.wait({placed, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            placed.cancel()
+        if self._line is None:
+            return NotCancelled(self.call_id, "already_terminal")
         asked: asyncio.Future[CancelAnswer] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         self._line.cancel(self.message_id)
@@ -172,8 +186,7 @@ class Errand:
         post, stored = self._post, self._stored
         assert post is not None
         assert stored is not None
-        sid = b64decode(frame.envelope.sid)
-        card = await post.peers.signer(self.callee, sid, stored.to_ipk)
+        card = await self._signer(post, b64decode(frame.envelope.sid), stored.to_ipk)
         try:
             receipt = open_answer(
                 stored,
@@ -194,6 +207,15 @@ class Errand:
             self._end.set_result(receipt)
         return True
 
+    async def _signer(self, post: Post, card_id: bytes, ipk: bytes) -> SignedCard:
+        """The card that signed. A relay that cannot tell it at once is asked again: the outcome is here."""
+        for _ in range(_SIGNER_TRIES - 1):
+            try:
+                return await post.peers.signer(self.callee, card_id, ipk)
+            except (TransportError, HttpProblem):
+                await asyncio.sleep(_SIGNER_PAUSE_S)
+        return await post.peers.signer(self.callee, card_id, ipk)
+
     async def reseal(self) -> bytes:
         """For the line."""
         post, stored = self._post, self._stored
@@ -208,7 +230,7 @@ class Errand:
         anew = seal_call(
             post.account,
             peer,
-            self._question.body(),
+            self._request or self._question.body(),
             message_id=self.message_id,
             correlation_id=self.correlation_id,
             now_ms=now_ms,
@@ -224,7 +246,7 @@ class Errand:
             return await self._call(span)
 
     async def _call(self, span: telemetry.CallSpan) -> Answer:
-        request = self._question.body(span.traceparent)
+        self._request = request = self._question.body(span.traceparent)
         # A task of its own, so that a cancellation by the person ends it, and not this one.
         self._preparing = asyncio.get_running_loop().create_task(self._prepare(request))
         try:
@@ -239,6 +261,9 @@ class Errand:
                 self._preparing.cancel()
                 raise
             raise error_of(Withdrawn(), self.callee, self.message_id, None, 0.0) from None
+        if self._withdrawn:
+            # It was ready at the very moment of the cancellation, and nothing of it was sent.
+            raise error_of(Withdrawn(), self.callee, self.message_id, None, 0.0)
         self._post, self._stored = post, stored
         self.call_id = stored.call_id
         sent_before = self._repeat and stored is not self._fresh
@@ -313,6 +338,7 @@ class Errand:
                 next_step="await the call that was started with it",
             ) from None
         self._line = line
+        self._placed.set()
         try:
             return await self._end
         except asyncio.CancelledError:

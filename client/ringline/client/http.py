@@ -185,6 +185,8 @@ class RelayHttp:
         """
         if attempt == 0:
             self.clock.correct(date)
+            # Another process of this identity may have renewed its card.
+            await asyncio.to_thread(self.account.refresh, self.clock.own_ms())
             return True
         if attempt == 1 and self.address.is_local:
             await self.publish()

@@ -510,6 +510,20 @@ async def test_an_earlier_identity_without_succession_does_not_speak(desk: Desk)
     assert caught.value.code == "key_changed"
 
 
+async def test_a_succession_that_nobody_signed_makes_no_predecessor(desk: Desk) -> None:
+    eve, new = owner(), SigningKey.generate()
+    bob = succeeded(eve, new, old_signs=True)
+    desk.show(changed(bob, succession=None))
+    await desk.peers().resolve("bob")
+    forged = bob.publication()["succession"] | {"sig": b64encode(bytes(64))}
+    desk.show(bob, succession=forged)
+    desk.show_card(eve)
+    with pytest.raises(TrustError):
+        await sender(desk, eve)
+    desk.show(bob)
+    assert await sender(desk, eve) == eve.operational.public
+
+
 async def test_a_successor_speaks_when_the_relay_shows_the_succession(desk: Desk) -> None:
     new = SigningKey.generate()
     bob = owner(next=next_commitment(new.public))
