@@ -384,4 +384,6 @@ def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
         say("  Keep data with  --db relay.db      Stop with  Ctrl-C")
     else:
         say("  Stop with  Ctrl-C")
-    say("Next:  ringline listen --as echo --run cat")
+    # Elsewhere than where the commands look by themselves, they have to be told.
+    place = "" if (options.host, relay.port) == ("127.0.0.1", DEFAULT_PORT) else f"--relay {relay.url} "
+    say(f"Next:  ringline listen --as echo {place}--run cat")
