@@ -125,8 +125,6 @@ class Floor:
             return []  # it has ended; that is told when it is on disk
         if not work.begun:
             return self._end_cancelled(work, {call_id: "pending"}, now)
-        if call_id in work.asked:
-            return []
         work.asked.add(call_id)
         if work.patience is None:
             work.patience = now.mono + self._patience

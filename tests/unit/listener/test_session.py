@@ -696,6 +696,21 @@ class TestDisk:
         assert talk.later(1_000) == ["outcome call-1 reply"]
         assert len(talk.notes) == 1
 
+    def test_work_that_ends_while_its_report_waits_for_the_disk_gives_its_place_back(
+        self, shelf: Shelf
+    ) -> None:
+        talk = Talk(shelf, capacity=1)
+        talk.call()
+        talk.later(300_000)
+        run = talk.shelf.journal()._file.connection
+        # Nothing can be written at all.
+        run.execute("PRAGMA query_only = 1")
+        assert talk.later(PATIENCE_MS) == []
+        assert talk.done(stopped=True) == []
+        run.execute("PRAGMA query_only = 0")
+        assert talk.later(1_000) == ["outcome call-1 timeout ?"]
+        assert talk.call("call-2", message=2)[-1] == "run call-2"
+
     def test_an_unsettled_outcome_goes_to_a_call_that_is_offered_again(self, talk: Talk, full: Any) -> None:
         talk.call()
         full.on()
