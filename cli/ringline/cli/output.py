@@ -28,11 +28,17 @@ class ReaderGone(Exception):
 def occupy_descriptors() -> None:
     """Put the null device where standard input, output or error was closed by whoever started this.
 
-    Otherwise the next file or socket that is opened gets its number, and is written to by mistake.
+    Otherwise the next file or socket that is opened gets its number, and is written to by mistake. Input
+    and error are there afterwards, empty and unread; that there is no output stays known, because whoever
+    wants a reply must be told (`require_output`).
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] # closed by `<&-`
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 # lasts as long as the process
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] # closed by `2>&-`
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def require_output() -> None:

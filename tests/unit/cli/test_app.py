@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -214,6 +215,20 @@ def test_standard_output_that_takes_nothing_is_told(redirection: str, words: str
     )
     assert answer.returncode == 2
     assert words in answer.stderr
+
+
+@pytest.mark.parametrize("words", ["call bob hello", "listen --as bob --run cat", "init --as bob"])
+def test_a_closed_stream_is_no_fault_of_the_program(words: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        relay = f"http://127.0.0.1:{free.getsockname()[1]}"
+    answer = subprocess.run(
+        ["/bin/sh", "-c", f'"{RINGLINE}" {words} <&- 2>&-'],
+        env=os.environ | {"RINGLINE_HOME": str(tmp_path), "RINGLINE_RELAY": relay},
+        capture_output=True,
+        timeout=30,
+    )
+    # Nothing listens there: that far it comes.
+    assert answer.returncode == 30, answer.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
