@@ -25,7 +25,9 @@ from nacl.signing import SigningKey, VerifyKey
 from websockets import Subprotocol
 from websockets.sync.client import ClientConnection, connect
 
+# fmt: off
 Json = dict[str, Any]
+Sealed = tuple[Json, bytes]  # an envelope, and the digest of what was signed in it (envelope §3.5)
 REALM, HOUR, DAY, SKEW = "localhost", 3_600_000, 86_400_000, 120_000  # milliseconds
 REQUEST, OUTCOME, CAP = 1, 2, {1: 393_000, 2: 1_545_000}  # envelope §3.5
 MODES, LIFE = {"sync": 0, "durable": 1}, {"sync": 600_000, "durable": 3 * DAY}  # envelope §3.9
@@ -36,39 +38,25 @@ KEMS = {1: hpke.KEM.X25519, 2: hpke.KEM.MLKEM768_X25519}
 SUITES = {id: hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305) for id, kem in KEMS.items()}
 CARD, PREKEY = struct.Struct(">32sIQQ32s32s"), struct.Struct(">IQQB")  # envelope §3.3, §3.4
 
-
 def demand(kept: bool, rule: str) -> None:
     if not kept:
         raise ValueError(rule)
-
-
 def now() -> int:
     return time.time_ns() // 1_000_000
-
-
 def v(data: bytes) -> bytes:  # envelope §3.1
     return len(data).to_bytes(2, "big") + data
-
-
 def b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
 def unb64(text: str) -> bytes:
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     demand(b64(data) == text, "canonical unpadded base64url")  # envelope §3.10
     return data
-
-
 def unique(pairs: list[tuple[str, Any]]) -> Json:
     demand(len(dict(pairs)) == len(pairs), "duplicate member")  # protocol §2
     return dict(pairs)
-
-
 pack = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 unpack = json.JSONDecoder(object_pairs_hook=unique).decode
 LABEL = {use: v(b"ringline-v1/" + use.encode()) for use in ("card", "prekey", "key", "ctx", "sig", "hpke")}
-
 
 def private_key(suite: int, seed: bytes) -> tuple[Any, bytes]:
     """The KEM key of a seed, and its public bytes (envelope §3.2)."""
@@ -79,23 +67,16 @@ def private_key(suite: int, seed: bytes) -> tuple[Any, bytes]:
         return curve, raw
     lattice = mlkem.MLKEM768PrivateKey.from_seed_bytes(wide[:64])
     return hpke.MLKEM768X25519PrivateKey(lattice, curve), lattice.public_key().public_bytes_raw() + raw
-
-
 def public_key(suite: int, raw: bytes) -> tuple[Any, bytes]:  # the key, if it is a good one, and its key_id
     demand(len(raw) == (32 if suite == 1 else 1216) and raw[-1] < 0x80, "KEM key")
     curve, key_id = x25519.X25519PublicKey.from_public_bytes(raw[-32:]), struct.pack(">H", suite) + raw
     x25519.X25519PrivateKey.generate().exchange(curve)  # refuses points of low order
-    if suite == 1:
-        return curve, sha(LABEL["key"] + key_id)
-    lattice = mlkem.MLKEM768PublicKey.from_public_bytes(raw[:-32])
-    return hpke.MLKEM768X25519PublicKey(lattice, curve), sha(LABEL["key"] + key_id)
-
-
+    lattice = mlkem.MLKEM768PublicKey.from_public_bytes(raw[:-32]) if suite == 2 else None
+    key: Any = hpke.MLKEM768X25519PublicKey(lattice, curve) if lattice else curve
+    return key, sha(LABEL["key"] + key_id)
 def verify(key: bytes, message: bytes, signature: bytes) -> None:
     demand(crypto_core_ed25519_is_valid_point(key), "weak Ed25519 key")  # envelope §6
     VerifyKey(key).verify(message, signature)
-
-
 def read_card(keys: Json, handle: str) -> Json:  # envelope §3.3
     raw, head = unb64(keys["card"]), LABEL["card"] + v(REALM.encode()) + v(handle.encode())
     demand(raw.startswith(head), "card of another handle or realm")
@@ -104,8 +85,6 @@ def read_card(keys: Json, handle: str) -> Json:  # envelope §3.3
     demand(crypto_core_ed25519_is_valid_point(spk) and ipk != spk and serial > 0, "keys of the card")
     demand(0 < end - start <= 90 * DAY + HOUR and b64(sha(raw)) not in keys.get("revoked", []), "dead card")
     return {"id": sha(raw), "ipk": ipk, "spk": spk, "start": start - SKEW, "end": end + SKEW}
-
-
 def read_prekey(keys: Json, card: Json) -> tuple[int, bytes]:
     """The highest suite known here, and its public bytes (envelope §3.4)."""
     raw, head = unb64(keys["prekey"]), LABEL["prekey"] + card["id"]
@@ -120,22 +99,17 @@ def read_prekey(keys: Json, card: Json) -> tuple[int, bytes]:
     demand(end - start <= 14 * DAY + HOUR and start - SKEW <= now() < end, "dead prekey")
     return max((suite, key) for suite, key in offers.items() if suite in SUITES)
 
-
 def context(way: int, call: Json, ends: bytes, tail: bytes) -> bytes:
     """H(CTX), from what this end knows; `call` is a frame and its envelope in one (envelope §3.5)."""
     head = LABEL["ctx"] + struct.pack(">BH", way, call["suite"]) + v(REALM.encode()) + ends
     mode, message_id = MODES[call.get("delivery_mode", "sync")], call.get("message_id", "")
     ids = struct.pack(">B", mode) + v(message_id.encode()) + v(call["correlation_id"].encode())
     return sha(head + ids + struct.pack(">QQ", call["iat"], call["exp"]) + tail)
-
-
 def padded(way: int, size: int) -> int:
     demand(size <= CAP[way], "message_too_large")
     exponent = max(size, 2048).bit_length() - 1
     step = 1 << (exponent - exponent.bit_length())
     return min(-(-max(size, 2048) // step) * step, CAP[way])
-
-
 def unseal(way: int, call: Json, ends: bytes, key: Any, spk: bytes, tail: bytes = b"") -> tuple[bytes, bytes]:
     """The body, and the digest of what was signed (envelope §3.7, steps 6 to 8)."""
     ctx = context(way, call, ends, tail)
@@ -146,14 +120,11 @@ def unseal(way: int, call: Json, ends: bytes, key: Any, spk: bytes, tail: bytes 
     to_sign = LABEL["sig"] + ctx + sha(plain[69:end])
     verify(spk, to_sign, plain[1:65])
     return plain[69:end], sha(to_sign)
-
-
 def spread(frame: Json) -> Json:  # a frame and the envelope in it, side by side
     sealed: Json = frame["envelope"]
     known = pack([sealed["v"], sealed["suite"]]) in ("[1,1]", "[1,2]")
     demand(known and sealed.keys() == ENVELOPE and None not in frame.values(), "envelope")
     return frame | sealed
-
 
 class Peer:  # one handle on one relay; its keys, pins and journal are one file
     def __init__(self, base: str, handle: str, path: str, suite: int) -> None:
@@ -164,7 +135,6 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         self.key, raw = private_key(self.state["suite"], unb64(self.state["seed"]))
         self.me, self.kid = v(handle.encode()) + self.card["ipk"], public_key(self.state["suite"], raw)[1]
         demand(self.http("GET", "/v1/relay")["realm"] == REALM, "another realm")  # protocol §1
-
     def mint(self, suite: int) -> Json:  # a new identity, its card and prekey: envelope §3.3, §3.4
         isk, ssk, seed, start = SigningKey.generate(), SigningKey.generate(), os.urandom(32), now() - HOUR
         body = CARD.pack(bytes(isk.verify_key), 1, start, start + 90 * DAY, bytes(ssk.verify_key), bytes(32))
@@ -173,38 +143,27 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         prekey = LABEL["prekey"] + sha(card) + body + v(private_key(suite, seed)[1])
         signed = {"card": card, "card_sig": isk.sign(card).signature, "prekey": prekey}
         keys = {name: b64(raw) for name, raw in (signed | {"prekey_sig": ssk.sign(prekey).signature}).items()}
-        secrets = {"isk": b64(bytes(isk)), "ssk": b64(bytes(ssk)), "seed": b64(seed)}
-        return secrets | {
-            "suite": suite,
-            "keys": keys,
-            "pins": {},
-            "journal": {},
-            "instance": str(uuid.uuid4()),
-        }
-
+        fresh = {"suite": suite, "keys": keys, "pins": {}, "journal": {}, "instance": str(uuid.uuid4())}
+        return fresh | {"isk": b64(bytes(isk)), "ssk": b64(bytes(ssk)), "seed": b64(seed)}
     def save(self) -> None:
-        self.path.with_suffix(".new").write_text(pack(self.state))
-        self.path.with_suffix(".new").replace(self.path)
-
+        (fresh := self.path.with_suffix(".new")).write_text(pack(self.state))
+        fresh.replace(self.path)
     def token(self, method: str, path: str) -> Json:  # the log-in header: protocol §2, §9
         at, head = int(time.time()), {"alg": "EdDSA", "typ": "JWT", "kid": b64(self.card["id"])}
         claims = {"iss": self.handle, "sub": head["kid"], "aud": REALM, "iat": at, "exp": at + 60}
         claims |= {"jti": os.urandom(16).hex(), "htm": method, "htu": path}
         signed = b64(pack(head).encode()) + "." + b64(pack(claims).encode())
         return {"Authorization": f"Bearer {signed}.{b64(self.signer.sign(signed.encode()).signature)}"}
-
     def http(self, method: str, path: str, query: str = "", body: Json | None = None) -> Json:
         headers = self.token(method, path) | {"Content-Type": "application/json"}
         data = pack(body).encode() if body else None
         ask = request.Request(self.base + path + query, data, headers, method=method)
         with request.build_opener(request.ProxyHandler({})).open(ask, timeout=20) as answer:
             return dict(unpack(answer.read().decode()))
-
     def dial(self, path: str, query: str = "") -> ClientConnection:
         url, headers = "ws" + self.base.removeprefix("http") + path + query, self.token("GET", path)
         offer = [Subprotocol("ringline.v1")]
         return connect(url, additional_headers=headers, subprotocols=offer, compression=None, proxy=None)
-
     def peer(self, handle: str, sid: str = "") -> tuple[Json, Json]:  # keys and card, pinned on first use
         keys = self.http("GET", f"/v1/handles/{handle}", f"?card={sid}" if sid else "")
         card = read_card(keys, handle)
@@ -212,11 +171,7 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         demand(pin == b64(card["ipk"]) and sid in ("", b64(card["id"])), f"{handle} is not who was pinned")
         self.save()
         return keys, card
-
-    def seal(
-        self, way: int, call: Json, ends: bytes, raw: bytes, body: bytes, tail: bytes
-    ) -> tuple[Json, bytes]:
-        """The envelope, and the digest of what was signed (envelope §3.5); `ends` ends in the key_id."""
+    def seal(self, way: int, call: Json, ends: bytes, raw: bytes, body: bytes, tail: bytes) -> Sealed:
         ctx, key = context(way, call, ends, tail), public_key(call["suite"], raw)[0]
         to_sign = LABEL["sig"] + ctx + sha(body)
         plain = b"\x01" + self.signer.sign(to_sign).signature + len(body).to_bytes(4, "big") + body
@@ -224,7 +179,6 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         ct = SUITES[call["suite"]].encrypt(plain, key, LABEL["hpke"] + ctx)
         ids = {"v": 1, "suite": call["suite"], "kid": b64(ends[-32:]), "sid": b64(self.card["id"])}
         return ids | {"iat": call["iat"], "exp": call["exp"], "ct": b64(ct)}, sha(to_sign)
-
     def call(self, to: str, message: str, mode: str = "sync") -> str:  # the text of the reply
         keys, card = self.peer(to)
         (suite, raw), iat = read_prekey(keys, card), now()
@@ -251,7 +205,6 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         demand(outcome.keys() <= TOLD and (outcome["reason"] == "completed") == good, "sealed outcome")
         demand(good, f"peer: {outcome['reason']}, {outcome.get('failure', {}).get('code')}")
         return str(outcome["reply"]["text"])
-
     def take(self, frame: Json) -> Json:  # opens a request, envelope §3.7, into the journal, §3.9
         call, mode = spread(frame), frame.get("delivery_mode", "sync")
         card = self.peer(frame["from"], call["sid"])[1]
@@ -280,17 +233,14 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         call["refusal"] = next((code for code, holds in refusals.items() if holds), "")
         self.save()
         return call
-
     def outcome(self, call: Json) -> tuple[str, Json]:  # journalled before it is sent: envelope §3.9
-        body: Json = {"reply": {"text": call["message"].upper()}, "reason": "completed"}
-        if call["refusal"]:
-            body = {"failure": {"code": call["refusal"]}, "reason": "failed"}
+        reply: Json = {"reply": {"text": call["message"].upper()}, "reason": "completed"}
+        body: Json = {"failure": {"code": call["refusal"]}, "reason": "failed"} if call["refusal"] else reply
         call["row"]["state"], call["iat"] = "finished", now()
         self.save()
         tail = v(call["call_id"].encode()) + bytes([TERMINALS[body["reason"]]]) + call["digest"]
         sealed, _ = self.seal(OUTCOME, call, call["ends"], call["reply_raw"], pack(body).encode(), tail)
         return "call_outcome", {"terminal": body["reason"], "envelope": sealed}
-
     def react(self, frame: Json, calls: Json) -> list[tuple[str, Json]]:  # protocol §3, §5 to §7
         kind, lease, call = frame["type"], frame.get("lease_id"), calls.get(frame.get("call_id", ""))
         if kind == "incoming_call":
@@ -316,7 +266,6 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         call["row"]["state"] = "cancelled"
         self.save()
         return [("call_cancelled", {"phase": "pending"})]
-
     def answer(self, count: int) -> None:  # in upper case; a count below 0 is no limit
         query, calls = f"?instance={self.state['instance']}&boot={uuid.uuid4()}&capacity=8", dict[str, Any]()
         with self.dial(f"/v1/listen/{self.handle}", query) as socket:
@@ -328,11 +277,9 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
                     socket.send(pack({"type": kind} | ids | members))
                     count -= kind == "call_outcome"
 
-
 def main() -> None:
     os.umask(0o077)
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=("publish", "call", "answer"))
+    (parser := argparse.ArgumentParser()).add_argument("command", choices=("publish", "call", "answer"))
     for name in ("--relay", "--handle", "--state"):
         parser.add_argument(name, required=True)
     parser.add_argument("--suite", type=int, choices=SUITES, default=2)
@@ -347,7 +294,6 @@ def main() -> None:
         sys.stdout.write(peer.call(args.to, args.message) + "\n")
     else:
         peer.answer(args.count)
-
 
 if __name__ == "__main__":
     main()
