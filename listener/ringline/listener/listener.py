@@ -34,6 +34,7 @@ from ringline.client import (
     RelayClock,
     RelayHttp,
 )
+from ringline.client.clock import wall_ms
 from ringline.listener.catalogue import Access, Catalogue
 from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
@@ -157,6 +158,7 @@ class Listener:
         self._wire: tuple[asyncio.AbstractEventLoop, Service] | None = None
         self._serving = False
         self._stops = 0
+        self._account: tuple[Account, bool] | None = None
 
     # --- what is offered
 
@@ -226,6 +228,13 @@ class Listener:
             if self._serving:
                 raise ConfigError("this listener is serving already")
             self._serving, self._stops = True, 0
+        try:
+            # Here and not beside the connection: it may have to ask a person for a passphrase.
+            opened = self._account or self._open()
+        except BaseException:
+            self._serving = False
+            raise
+        self._account = None
         place = Place.here()
         loop = place.loop
         done: asyncio.Future[None] = loop.create_future()
@@ -241,7 +250,7 @@ class Listener:
         def body() -> None:
             error: BaseException | None = None
             try:
-                asyncio.run(self._work(place))
+                asyncio.run(self._work(place, opened))
             except BaseException as caught:  # told where it can be raised
                 error = caught
             with contextlib.suppress(RuntimeError):  # nobody waits any more
@@ -305,6 +314,9 @@ class Listener:
         what runs is reported as indeterminate. Raises as `serve`.
         """
 
+        # Before signals are taken over: whoever is asked for a passphrase can still press Ctrl-C.
+        self._account = self._open()
+
         async def main() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -322,18 +334,22 @@ class Listener:
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile
                 wire[0].call_soon_threadsafe(wire[1].stop)
 
-    async def _work(self, place: Place) -> None:
-        """What the connection's own thread does."""
-        home = self._home or Home.default()
-        clock = RelayClock(warn=self._note)
-        account, is_new = Account.open(
-            home,
+    def _open(self) -> tuple[Account, bool]:
+        """Load the identity, or make it; whether it is new."""
+        return Account.open(
+            self._home or Home.default(),
             self.address,
             self.name,
-            clock.own_ms(),
+            wall_ms(),
             passphrase=self._passphrase,
             plain=self._plain,
         )
+
+    async def _work(self, place: Place, opened: tuple[Account, bool]) -> None:
+        """What the connection's own thread does."""
+        home = self._home or Home.default()
+        clock = RelayClock(warn=self._note)
+        account, is_new = opened
         http = RelayHttp(self.address, account, clock)
         contacts = Contacts(home, home.contacts_file(self.address))
         peers = Peers(self.address, http, contacts, clock, trust_new=self._trust_new, note=self._note)

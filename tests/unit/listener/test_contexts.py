@@ -118,7 +118,11 @@ def test_a_crash_in_the_middle_of_a_turn_ends_the_context(shelf: Shelf) -> None:
     entry_id = new_entry(shelf.journal())
     assert shelf.journal().claim(entry_id, claim_of(), NOW)
     shelf.journal().begin(entry_id, granted=None, mint=None, now=NOW)
-    assert not fits(shelf.crash(), claim_of())
+    journal = shelf.crash()
+    assert not fits(journal, claim_of())
+    # Nor does it come back when the entry that held it is forgotten.
+    journal.purge(NOW + 900_000, active=())
+    assert not fits(journal, claim_of(), NOW + 900_000)
 
 
 def test_a_crash_before_the_turn_began_lets_the_same_entry_claim_again(shelf: Shelf) -> None:
