@@ -8,7 +8,7 @@ those without a second parse in all but odd cases.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Union, cast, overload
+from typing import Any, Final, Literal, Union, overload
 
 import msgspec
 from msgspec import UNSET
@@ -64,7 +64,7 @@ def decode(payload: bytes, direction: frames.Direction) -> frames.Frame:
             set when the answer may name one (protocol §2 "Refused frames").
     """
     try:
-        frame = cast(frames.Frame, _decoders[direction].decode(payload))
+        frame: frames.Frame = _decoders[direction].decode(payload)
         _no_duplicates(payload, frame)
     # RecursionError: arrays nested beyond what the parser takes. UnicodeDecodeError is a ValueError.
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
