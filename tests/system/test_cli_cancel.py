@@ -45,7 +45,7 @@ def test_ctrl_c_ends_the_work_and_says_canceled_only_then(scene: Scene) -> None:
     assert (scene.folder / "stopped").exists()
     assert processes_with(f"sleep\0{DAY}") == []
     assert caller.out == b""
-    told = "\n".join(caller.told)
+    told = " ".join(line.strip() for line in caller.told)
     assert "cancelling – waiting for slow to confirm; Ctrl-C again stops waiting" in told
     assert "[canceled · exit 15" in told
 
@@ -56,7 +56,7 @@ def test_a_second_ctrl_c_stops_waiting_and_says_what_is_not_known(scene: Scene) 
     caller.says("cancelling")
     caller.signal(signal.SIGINT)
     assert caller.end() == 130
-    told = "\n".join(caller.told)
+    told = " ".join(line.strip() for line in caller.told)
     assert "stopped waiting for stubborn" in told
     assert "whether the work runs on is not known here" in told
     assert "ringline call stubborn --id " in told
@@ -68,7 +68,7 @@ def test_a_hang_up_stops_waiting_at_once(scene: Scene, number: signal.Signals) -
     caller = at_work(scene, "slow")
     caller.signal(number)
     assert caller.end() == 130
-    told = "\n".join(caller.told)
+    told = " ".join(line.strip() for line in caller.told)
     assert "cancelling" not in told
     assert "not known here" in told
     # What was started is not left to run for a day.

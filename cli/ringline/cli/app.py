@@ -143,6 +143,7 @@ def _run(words: list[str], invocation: Invocation) -> int:
         tell(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        tell("Interrupted.")
         return INTERRUPTED
     except ReaderGone:
         raise

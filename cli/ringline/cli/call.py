@@ -120,7 +120,6 @@ def command(
     status goes to standard error. Ctrl-C asks for the work to be stopped, and waits for the confirmation.
     """
     import asyncio
-    import secrets
 
     from ringline.caller import AsyncCaller
     from ringline.cli.identity import locking
@@ -147,9 +146,7 @@ def command(
     if task is not None and not is_task_id(task):
         raise click.UsageError(f"{task!r} is not the id of a task: a-z, 0-9 and hyphen, at most 64")
     args = _arguments(arguments)
-    message_id = message_id or secrets.token_hex(16)
     invocation.peer, invocation.task = handle, task
-    invocation.again = _again(context, handle, text, file, task, message_id)
     message = read_message(text, file)
     lock = locking(address, passphrase_file, plain)
     notes: list[str] = []
@@ -175,6 +172,7 @@ def command(
                 running = caller.start(
                     handle, message, task=task, args=args, timeout=timeout, message_id=message_id
                 )
+                invocation.again = _again(context, handle, text, file, task, running.message_id)
                 story = asyncio.ensure_future(_narrate(running, report))
                 try:
                     reply = await _asked(guarded(running, interrupts, report))

@@ -158,7 +158,7 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_L, "revoked"): _Words("The key was revoked by its owner.", _NOTHING_SEALED),
     (_L, "relay_unreachable"): _Words(
         "The relay did not answer.",
-        "Nothing more is known than what is written above.",
+        "Whether anything has reached the relay is not known.",
         ("{again}",),
     ),
     (_L, "version_unsupported"): _Words("No protocol version in common with the relay.", "Nothing was sent."),
@@ -224,6 +224,7 @@ def explain(
         # Whatever fails here after the relay had the call, it is not true any more that nothing was sent.
         words = words._replace(still=_WAS_SENT)
     said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
+    still = getattr(error, "still_true", None) or still
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or "", "page": page}
     detail: str | None = None
     offered: tuple[str, ...] = ()
@@ -236,6 +237,10 @@ def explain(
     if task is not None and (near := difflib.get_close_matches(task, offered, n=1)):
         what += f" Did you mean {near[0]}?"
     ours_first = (info.family, info.code) in _OURS_FIRST and again is not None
+    if info.code == "timeout" and still.startswith("Nothing"):
+        ours_first = False
+    # Withdrawn here, before the relay had heard of it.
+    family = _L if (info.family, info.code, error.call_id) == (_R, "canceled", None) else info.family
     steps = [error.next_step] if error.next_step and not ours_first else []
     steps += [
         template.format_map(facts)

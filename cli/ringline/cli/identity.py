@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from ringline.client.account import Account, Passphrase
-from ringline.client.address import RelayAddress
-from ringline.client.home import Home, read_private
+from ringline.client import Account, Home, Passphrase, RelayAddress
+from ringline.client.home import read_private
 from ringline.protocol.errors import ConfigError
 
 __all__ = ["Locking", "locking", "open_account"]

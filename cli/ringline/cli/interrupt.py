@@ -27,6 +27,8 @@ class Detached(RinglineError):
     """This program stopped waiting on demand; what became of the call is not known here."""
 
     default_code = "detached"
+    still_true = ""
+    """What is known of the call all the same."""
 
 
 @final
@@ -103,17 +105,18 @@ def _tell(answer: Cancellation, peer: str, report: Report) -> None:
 
 
 def _detached(running: RunningCall, *, asked: bool) -> Detached:
+    error = Detached(
+        f"stopped waiting for {running.callee}", call_id=running.call_id, message_id=running.message_id
+    )
     if running.call_id is None:
-        known = "Whether the relay has the call is not known here."
+        error.still_true = "Whether the relay has the call is not known here."
     elif asked:
-        known = "The stop was asked for and not confirmed: whether the work runs on is not known here."
+        error.still_true = (
+            "The stop was asked for and not confirmed: whether the work runs on is not known here."
+        )
     else:
-        known = (
+        error.still_true = (
             "The relay keeps the call for half a minute and then asks for its stop; "
             "whether the work runs on is not known here."
         )
-    return Detached(
-        f"stopped waiting for {running.callee}. {known}",
-        call_id=running.call_id,
-        message_id=running.message_id,
-    )
+    return error

@@ -89,6 +89,20 @@ def test_a_timeout_says_that_the_work_may_run() -> None:
     assert "[timeout · exit 14 · retry with the same --id only]" in text
 
 
+def test_what_was_withdrawn_here_is_not_the_relay_s_word() -> None:
+    here = explain(RelayError("", code="canceled", message_id="0" * 31 + "1"), peer="bob")
+    there = explain(RelayError("", code="canceled", call_id="c1"), peer="bob")
+    assert "this program" in here.says
+    assert "relay says so" in there.says
+
+
+def test_after_a_timeout_without_sending_nothing_could_run_twice() -> None:
+    unsent = CallTimeout("the time was over. Nothing was sent.", next_step="give it more time")
+    assert explain(unsent, peer="bob", again=AGAIN).next == ("give it more time",)
+    sent = CallTimeout("no answer. The call may have run, or still run.", next_step="use the same message_id")
+    assert explain(sent, peer="bob", again=AGAIN).next[0] == AGAIN
+
+
 def test_what_an_error_says_itself_wins_over_the_table() -> None:
     error = TransportError(
         "nothing listens at http://127.0.0.1:7575. Nothing was sent.", next_step="ringline relay dev"
