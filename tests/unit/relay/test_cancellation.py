@@ -3,7 +3,7 @@
 import pytest
 
 from ringline.protocol.frames import CallState, NotCancelledReason
-from ringline.relay.effects import CancelAnswer, Decided, Effect, Retire, Send
+from ringline.relay.effects import CancelAnswer, Close, Decided, Effect, Retire, Send
 from ringline_testing.exchange import (
     Exchange,
     call_error,
@@ -265,6 +265,20 @@ def test_an_asker_that_has_gone_is_not_told() -> None:
     x.send(alice, cancel(call))
     x.lose(alice)
     assert x.send(bob, cancelled(call)) == [Retire(call)]
+
+
+def test_an_asker_whose_close_is_held_back_is_not_told_behind_it() -> None:
+    x = Exchange()
+    bob, alice, asker = x.listener(), x.caller(), x.caller("alice", "nobody")
+    call = x.begin(alice, request(), until="working")
+    x.send(asker, cancel(call))
+    x.register.unreachable.add(("alice", "nobody"))
+    x.send(asker, request(2, 2))
+    for _ in range(21):
+        x.text(asker, "x")
+    assert x.send(bob, not_cancelled(call)) == []
+    assert sent_to(asker, x.wait(10))[-1] == Close(asker, 1008, "frames")
+    assert x.wait(1_000) == []
 
 
 # --- HTTP
