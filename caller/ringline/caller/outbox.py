@@ -2,7 +2,9 @@
 
 A request is on disk, with the key that will open its outcome, before its first byte is sent; so a crash
 never leaves an outcome that nobody can open, and a repeat is the same bytes (protocol §8). A receipt is on
-disk in the same transaction in which the one-time key is deleted (envelope §3.9).
+disk in the same transaction in which the one-time key is deleted (envelope §3.9). Deleted
+means overwritten in the file, and in SQLite's log beside it when the next caller starts at the latest; what
+a disk keeps below the file system is out of reach.
 """
 
 import contextlib
@@ -223,6 +225,8 @@ class Outbox:
         """Delete what is older than `KEEP_MS`."""
         with self._told():
             self._run.execute("DELETE FROM calls WHERE exp < ?", (now_ms - KEEP_MS,))
+            # Keys that were deleted since the last time are still in the log beside the file.
+            self._run.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _insert(self, stored: Stored) -> None:
         self._run.execute(

@@ -1,10 +1,11 @@
 """What the two clients of a relay share: identity on disk, HTTP, log-in, connections, pinned keys."""
 
-from ringline.client.account import Account, OwnKey, Passphrase
+from ringline.client.account import Account, OwnKey
 from ringline.client.address import DEFAULT_RELAY, LOCAL_REALM, RelayAddress
 from ringline.client.backoff import Backoff
 from ringline.client.clock import RelayClock
 from ringline.client.contacts import Contacts, Pin
+from ringline.client.generation import Passphrase
 from ringline.client.home import Home
 from ringline.client.http import CancelAnswer, RelayHttp
 from ringline.client.link import Link, LinkUser

@@ -5,42 +5,41 @@ work. Prekeys come from a chain beside the operational key. All are in files of 
 which several processes of one person may use at a time.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, final
-
-import msgspec
+from typing import Final, final
 
 from ringline.client.address import RelayAddress
+from ringline.client.generation import (
+    Generation,
+    Passphrase,
+    Published,
+    format_keys,
+    generation_of,
+    is_sealed,
+    new_agent_keys,
+    parse_agent_keys,
+    parse_identity_keys,
+    read_published,
+    write_published,
+)
 from ringline.client.home import Home, read_private, write_private
 from ringline.protocol import keyfile, token
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.envelope import Party
-from ringline.protocol.errors import ConfigError, KeyFileError
+from ringline.protocol.errors import ConfigError
 from ringline.protocol.fingerprint import fingerprint
-from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
-from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
-from ringline.protocol.prekeys import Chain, Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
+from ringline.protocol.identity import SignedCard
+from ringline.protocol.prekeys import Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
 from ringline.protocol.shapes import KeysPublication, PrekeyPublication
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import PrivateKey, available_suites
 
 __all__ = ["RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
 
-Passphrase: TypeAlias = Callable[[], str]
-"""Where a passphrase comes from: a prompt, a file descriptor, a file. Asked at most once, when needed."""
-
 RENEW_BEFORE_MS: Final = 30 * 86_400_000
 """A card is replaced when less of its life is left than this."""
-
-
-class _Published(msgspec.Struct, forbid_unknown_fields=True):
-    """``published.json``: nothing secret, but when secrets may be deleted depends on it."""
-
-    suites: list[int]
-    cards: dict[str, dict[str, int]] = msgspec.field(default_factory=dict[str, dict[str, int]])
-    """By serial of the card: when which epoch was published, Unix ms."""
 
 
 @final
@@ -50,20 +49,6 @@ class OwnKey:
 
     private: PrivateKey
     card: SignedCard
-
-
-@final
-@dataclass(slots=True)
-class _Generation:
-    """One card with what hangs on it."""
-
-    keys: keyfile.AgentKeys
-    operational: SigningKey = field(repr=False)
-    published: dict[int, int]
-
-    @property
-    def card(self) -> Card:
-        return self.keys.card.card
 
 
 @final
@@ -78,8 +63,8 @@ class Account:
         home: Home,
         address: RelayAddress,
         handle: str,
-        generations: "list[_Generation]",
-        published: _Published,
+        generations: "list[Generation]",
+        published: Published,
         passphrase: str | None,
     ) -> None:
         """For this module; use the class methods."""
@@ -163,12 +148,12 @@ class Account:
                 f"there is no identity {handle} for {address.base_url} in {home.root}",
                 next_step=f"make it: ringline init --as {handle}",
             ) from None
-        secret = passphrase() if _is_sealed(path, text) and passphrase is not None else None
-        published = _read_published(path.parent)
-        generations = [_generation(_agent_keys(path, text, secret), published, now_ms)]
+        secret = passphrase() if is_sealed(path, text) and passphrase is not None else None
+        published = read_published(path.parent)
+        generations = [generation_of(parse_agent_keys(path, text, secret), published, now_ms)]
         for older in sorted(path.parent.glob("agent.*.key"), reverse=True):
             generations.append(
-                _generation(_agent_keys(older, read_private(older), secret), published, now_ms)
+                generation_of(parse_agent_keys(older, read_private(older), secret), published, now_ms)
             )
         for generation in generations:
             card = generation.card
@@ -178,7 +163,7 @@ class Account:
                     f"not of {handle} in {address.realm}",
                     next_step="put it back to where it belongs",
                 )
-        known = published or _Published([max(available_suites())])
+        known = published or Published([max(available_suites())])
         return cls(home, address, handle, generations, known, secret)
 
     @classmethod
@@ -206,15 +191,17 @@ class Account:
             )
         path = home.identity_key_file(address, handle)
         try:
-            identity_keys = _identity_keys(path, read_private(path), lambda: secret or "")
+            identity_keys = parse_identity_keys(path, read_private(path), lambda: secret or "")
         except FileNotFoundError:
             identity_keys = keyfile.IdentityKeys(SigningKey.generate().seed, SigningKey.generate().seed)
-            write_private(path, _format(identity_keys, secret, address, handle, now_ms))
-        keys = _new_agent_keys(identity_keys, address.realm, handle, 1, now_ms)
-        published = _Published(sorted(suites) if suites is not None else [max(available_suites())])
-        _write_published(path.parent, published)
-        write_private(home.agent_key_file(address, handle), _format(keys, secret, address, handle, now_ms))
-        return cls(home, address, handle, [_generation(keys, published, now_ms)], published, secret)
+            write_private(path, format_keys(identity_keys, secret, address, handle, now_ms))
+        keys = new_agent_keys(identity_keys, address.realm, handle, 1, now_ms)
+        published = Published(sorted(suites) if suites is not None else [max(available_suites())])
+        write_published(path.parent, published)
+        write_private(
+            home.agent_key_file(address, handle), format_keys(keys, secret, address, handle, now_ms)
+        )
+        return cls(home, address, handle, [generation_of(keys, published, now_ms)], published, secret)
 
     @property
     def card(self) -> SignedCard:
@@ -315,15 +302,13 @@ class Account:
                     f"the card of {self.handle} runs out, and the identity key is not at {path}",
                     next_step="bring the identity key back for the renewal",
                 ) from None
-            identity_keys = _identity_keys(path, text, passphrase or (lambda: self._passphrase or ""))
+            identity_keys = parse_identity_keys(path, text, passphrase or (lambda: self._passphrase or ""))
             old = self._generations[0]
-            keys = _new_agent_keys(
-                identity_keys, self.address.realm, self.handle, old.card.serial + 1, now_ms
-            )
+            keys = new_agent_keys(identity_keys, self.address.realm, self.handle, old.card.serial + 1, now_ms)
             # The old keys first: after a crash here they are in two places, which does no harm.
             self._save(folder / f"agent.{old.card.serial}.key", old.keys, now_ms)
             self._save(folder / "agent.key", keys, now_ms)
-            self._generations.insert(0, _generation(keys, self._published, now_ms))
+            self._generations.insert(0, generation_of(keys, self._published, now_ms))
             self._ring_epoch = -1
 
     def note_published(self, prekey: str, now_ms: int) -> None:
@@ -344,7 +329,7 @@ class Account:
                 }
                 for generation in self._generations
             }
-            _write_published(self.home.identity_folder(self.address, self.handle), self._published)
+            write_published(self.home.identity_folder(self.address, self.handle), self._published)
 
     def refresh(self, now_ms: int) -> None:
         """Take over what another process has renewed."""
@@ -392,90 +377,4 @@ class Account:
                 self._ring_epoch = -1
 
     def _save(self, path: Path, keys: keyfile.AgentKeys, now_ms: int) -> None:
-        write_private(path, _format(keys, self._passphrase, self.address, self.handle, now_ms))
-
-
-def _new_agent_keys(
-    identity: keyfile.IdentityKeys, realm: str, handle: str, serial: int, now_ms: int
-) -> keyfile.AgentKeys:
-    identity_key = SigningKey(identity.seed)
-    operational = SigningKey.generate()
-    following = identity.next_seed
-    card = Card(
-        realm=realm,
-        handle=handle,
-        ipk=identity_key.public,
-        serial=serial,
-        # envelope §3.3: one hour back, for peers whose clocks are slow.
-        not_before=now_ms - CLOCK_SLACK_MS,
-        not_after=now_ms - CLOCK_SLACK_MS + CARD_LIFE_MS,
-        spk=operational.public,
-        next=NO_NEXT if following is None else next_commitment(SigningKey(following).public),
-    )
-    chain = Chain.start(epoch_at(now_ms))
-    return keyfile.AgentKeys(operational.seed, SignedCard.sign(card, identity_key), chain)
-
-
-def _generation(keys: keyfile.AgentKeys, published: _Published | None, now_ms: int) -> _Generation:
-    if published is None:
-        # The file is lost. What it would tell decides about deletion, so the longest time is assumed.
-        return _Generation(keys, SigningKey(keys.seed), {keys.chain.epoch: now_ms})
-    times = published.cards.get(str(keys.card.card.serial), {})
-    return _Generation(
-        keys, SigningKey(keys.seed), {int(epoch): time for epoch, time in times.items() if epoch.isdigit()}
-    )
-
-
-def _format(keys: keyfile.Keys, secret: str | None, address: RelayAddress, handle: str, now_ms: int) -> str:
-    if secret is None:
-        return keyfile.format_plain(keys, handle=handle, realm=address.realm, created_ms=now_ms)
-    return keyfile.format_sealed(keys, secret, handle=handle, realm=address.realm, created_ms=now_ms)
-
-
-def _is_sealed(path: Path, text: str) -> bool:
-    try:
-        return keyfile.is_sealed(text)
-    except KeyFileError as error:
-        raise _bad_file(path, error) from error
-
-
-def _agent_keys(path: Path, text: str, secret: str | None) -> keyfile.AgentKeys:
-    try:
-        keys = keyfile.parse(text, secret)
-    except KeyFileError as error:
-        raise _bad_file(path, error) from error
-    if not isinstance(keys, keyfile.AgentKeys):
-        raise ConfigError(f"{path} is not an agent's key file", next_step="put it back to where it belongs")
-    return keys
-
-
-def _identity_keys(path: Path, text: str, passphrase: Passphrase) -> keyfile.IdentityKeys:
-    try:
-        keys = keyfile.parse(text, passphrase() if _is_sealed(path, text) else None)
-    except KeyFileError as error:
-        raise _bad_file(path, error) from error
-    if not isinstance(keys, keyfile.IdentityKeys):
-        raise ConfigError(
-            f"{path} is not an identity's key file", next_step="put it back to where it belongs"
-        )
-    return keys
-
-
-def _bad_file(path: Path, error: KeyFileError) -> ConfigError:
-    return ConfigError(f"{path}: {error}", next_step=error.next_step)
-
-
-def _read_published(folder: Path) -> _Published | None:
-    try:
-        return msgspec.json.decode(read_private(folder / "published.json"), type=_Published)
-    except FileNotFoundError:
-        return None
-    except (msgspec.MsgspecError, ValueError):
-        raise ConfigError(
-            f"{folder / 'published.json'} is damaged",
-            next_step=f"delete it; the keys are then published once more: rm {folder / 'published.json'}",
-        ) from None
-
-
-def _write_published(folder: Path, published: _Published) -> None:
-    write_private(folder / "published.json", msgspec.json.encode(published).decode("ascii") + "\n")
+        write_private(path, format_keys(keys, self._passphrase, self.address, self.handle, now_ms))

@@ -6,18 +6,27 @@ pinned, and pinned in turn. Everything that is wrong here ends before anything i
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
-
-from msgspec import UNSET
 
 from ringline.client.address import RelayAddress
 from ringline.client.clock import RelayClock
 from ringline.client.contacts import Contacts, Pin
 from ringline.client.http import RelayHttp
-from ringline.protocol import shapes
+from ringline.client.trust import (
+    NO_CARD_SEEN,
+    Shown,
+    changed,
+    following_pin,
+    ran_out,
+    read_card,
+    read_keys,
+    read_succession,
+    revoked_keys,
+    untrusted,
+)
 from ringline.protocol.contact import Contact
-from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.encoding import b64encode
 from ringline.protocol.envelope import Recipient
 from ringline.protocol.errors import (
     BadSignature,
@@ -29,12 +38,9 @@ from ringline.protocol.errors import (
     TrustError,
     WeakKey,
 )
-from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.limits import CARD_GRACE_MS, ENVELOPE_SKEW_MS, PREKEY_ROTATION_MS
-from ringline.protocol.prekeys import SealingKey, SignedPrekey
-from ringline.protocol.signing import SIGNATURE_BYTES
-from ringline.protocol.statements import SignedSuccession, Succession, check_replacement
+from ringline.protocol.prekeys import SealingKey
 from ringline.protocol.suites import available_suites
 
 __all__ = ["Peer", "Peers", "Sender"]
@@ -68,16 +74,6 @@ class Sender:
 
     pin: Pin
     card: SignedCard
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What the relay shows of a handle, verified and pinned."""
-
-    pin: Pin
-    card: SignedCard
-    prekey: SignedPrekey
 
 
 @final
@@ -136,7 +132,7 @@ class Peers:
                 )
             if pin.ipk != contact.ipk:
                 raise self._changed(pin, contact.ipk, "the contact string names another key")
-            return pin if pin.verified_at is not None else _vouched(pin, now)
+            return pin if pin.verified_at is not None else replace(pin, verified_at=now)
 
         pin = self._contacts.update(contact.realm, contact.handle, change)
         assert pin is not None
@@ -165,9 +161,9 @@ class Peers:
         if known is not None and pin == known.pin and 0 <= now - known.fetched_at <= PREKEY_ROTATION_MS:
             return known
         if pin is None and not self._trust_new:
-            raise self._untrusted(handle)
-        shown = await self._current(handle, now)
-        peer = self._sealable(handle, shown, now)
+            raise untrusted(handle, self._address.realm)
+        pin, shown = await self._current(handle, now)
+        peer = self._sealable(pin, shown, now)
         self._cache[handle] = peer
         return peer
 
@@ -185,10 +181,10 @@ class Peers:
         pin = self.pinned(handle)
         if pin is None:
             if not self._trust_new:
-                raise self._untrusted(handle)
+                raise untrusted(handle, self._address.realm)
             # The current card makes the pin; the envelope may be older. Whoever only calls may have let
             # prekeys run out, which matters to nobody who does not seal to him.
-            pin = (await self._current(handle, now)).pin
+            pin, _ = await self._current(handle, now)
         if pin.card_id == card_id:
             card = pin.card
             assert card is not None
@@ -197,7 +193,7 @@ class Peers:
             card, revoked = await self._other_card(handle, card_id, now)
             pin = await self._place(handle, pin, card, now)
         if revoked:
-            raise _revoked(handle)
+            raise revoked_keys(handle)
         if not card.card.holds_at(iat, skew_ms=ENVELOPE_SKEW_MS):
             raise TrustError(f"the card of {handle} did not hold when the call was sealed")
         return Sender(pin, card)
@@ -215,7 +211,7 @@ class Peers:
         else:
             card, revoked = await self._other_card(handle, card_id, self._clock.own_ms())
         if revoked:
-            raise _revoked(handle)
+            raise revoked_keys(handle)
         if card.card.ipk != ipk:
             raise TrustError(
                 f"the outcome is signed by another identity than {handle} had when it was called",
@@ -229,12 +225,7 @@ class Peers:
         if known is not None and 0 <= now - known[1] <= _CARD_FRESH_MS:
             return known[0], False
         keys = await self._http.card(handle, card_id)
-        try:
-            card = SignedCard.parse(b64decode(keys.card), b64decode(keys.card_sig, length=SIGNATURE_BYTES))
-            card.verify(realm=self._address.realm, handle=handle)
-            card.card.check_life()
-        except (EncodingError, StatementError, WeakKey, BadSignature) as error:
-            raise _does_not_hold(handle, "card", error) from error
+        card = read_card(self._address.realm, handle, keys.card, keys.card_sig)
         if card.card.id != card_id:
             raise TrustError(f"the relay shows another card of {handle} than it was asked for")
         revoked = b64encode(card_id) in keys.revoked
@@ -260,9 +251,7 @@ class Peers:
         held = pin.card
         if held is None:
             if shown.ipk != pin.ipk:
-                raise self._changed(
-                    pin, shown.ipk, "no card of the known key was seen that could vouch for it"
-                )
+                raise self._changed(pin, shown.ipk, NO_CARD_SEEN)
             return pin
         if shown.ipk == pin.ipk and shown.serial > held.card.serial:
             return pin
@@ -277,15 +266,15 @@ class Peers:
             raise TrustError(f"{handle} has two cards of one serial; the call was sealed under the other one")
         # Another identity with a later card: only the current keys show whether it succeeds rightly.
         self.forget(handle)
-        current = await self._current(handle, now)
+        current_pin, current = await self._current(handle, now)
         if current.card.card.ipk != shown.ipk:
             raise self._changed(pin, shown.ipk, "it is not the key that the relay shows now")
-        return current.pin
+        return current_pin
 
     async def _check_predecessor(self, handle: str, pin: Pin, shown: Card) -> None:
         """Pass a card whose identity handed over to the pinned one. The statement proves itself."""
         try:
-            succession = _succession(await self._http.keys(handle))
+            succession = read_succession(await self._http.keys(handle))
             if succession is None or succession.succession.new_ipk != pin.ipk:
                 raise StatementError("no succession from it is shown")
             succession.verify(shown)
@@ -295,7 +284,7 @@ class Peers:
                 code="key_changed",
             ) from error
 
-    async def _current(self, handle: str, now: int) -> "_Shown":
+    async def _current(self, handle: str, now: int) -> tuple[Pin, Shown]:
         """Ask the relay for the current keys, check them and pin them. Raises `TrustError`, `HttpProblem`."""
         try:
             keys = await self._http.keys(handle)
@@ -308,25 +297,19 @@ class Peers:
                 code="not_found",
                 next_step="check the name, and whether its owner lets you call",
             ) from error
-        try:
-            card = SignedCard.parse(b64decode(keys.card), b64decode(keys.card_sig, length=SIGNATURE_BYTES))
-            card.verify(realm=self._address.realm, handle=handle)
-            card.card.check_life()
-            prekey = SignedPrekey.parse(
-                b64decode(keys.prekey), b64decode(keys.prekey_sig, length=SIGNATURE_BYTES), card.card
-            )
-            prekey.prekey.check_life()
-            succession = _succession(keys)
-        except (EncodingError, StatementError, WeakKey, BadSignature) as error:
-            raise _does_not_hold(handle, "keys", error) from error
-        if b64encode(card.card.id) in keys.revoked:
-            raise _revoked(handle)
-        epoch = prekey.prekey.epoch
+        shown = read_keys(self._address.realm, handle, keys)
         notes: list[str] = []
 
         def change(known: Pin | None) -> Pin:
-            notes.clear()
-            return self._accept(handle, known or self._own(handle), card, epoch, succession, now, notes)
+            pin, note = following_pin(
+                known or self._own(handle),
+                shown,
+                trust_new=self._trust_new,
+                now_ms=now,
+                place=str(self._contacts.path),
+            )
+            notes[:] = [note] if note else []
+            return pin
 
         known = self._contacts.pin(self._address.realm, handle)
         pin = change(known)
@@ -337,14 +320,15 @@ class Peers:
             pin = written
         for note in notes:
             self._note(note)
-        return _Shown(pin, card, prekey)
+        return pin, shown
 
-    def _sealable(self, handle: str, shown: "_Shown", now: int) -> Peer:
+    def _sealable(self, pin: Pin, shown: Shown, now: int) -> Peer:
         """Return keys that hold now, of a suite that is allowed. Raises `TrustError`."""
+        handle = pin.handle
         if not shown.card.card.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
-            raise _ran_out(handle, "card")
+            raise ran_out(handle, "card")
         if not shown.prekey.prekey.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
-            raise _ran_out(handle, "prekeys")
+            raise ran_out(handle, "prekeys")
         sealing = shown.prekey.prekey.best(self._allowed)
         if sealing is None:
             raise TrustError(
@@ -352,78 +336,7 @@ class Peers:
                 f"(at least {self._min_suite}). Nothing was sealed.",
                 next_step=f"ask {handle} to publish keys of a current suite",
             )
-        return Peer(shown.pin, shown.card, sealing, now)
-
-    def _accept(
-        self,
-        handle: str,
-        known: Pin | None,
-        card: SignedCard,
-        epoch: int,
-        succession: SignedSuccession | None,
-        now: int,
-        notes: list[str],
-    ) -> Pin:
-        """Return the pin that follows from the pinned one and a verified card. Raises `TrustError`."""
-        shown = card.card
-        if known is None:
-            if not self._trust_new:
-                raise self._untrusted(handle)
-            notes.append(f"pinned the first key seen for {handle}: {fingerprint(shown.ipk)}")
-            return Pin(
-                realm=self._address.realm,
-                handle=handle,
-                ipk=shown.ipk,
-                source="tofu",
-                first_seen=now,
-                card=card,
-                prekey_epoch=epoch,
-            )
-        if known.card is None:
-            if shown.ipk != known.ipk:
-                raise self._changed(
-                    known, shown.ipk, "no card of the known key was seen that could vouch for it"
-                )
-            return known.seen(card, epoch)
-        held = known.card.card
-        if shown.id == held.id:
-            # A relay could show old keys again to have calls sealed to a secret that leaked.
-            if epoch < known.prekey_epoch:
-                raise _rolled_back(handle, "prekeys")
-            return known if epoch == known.prekey_epoch else known.seen(card, epoch)
-        return self._replace(known, card, epoch, succession, notes)
-
-    def _replace(
-        self,
-        known: Pin,
-        card: SignedCard,
-        epoch: int,
-        succession: SignedSuccession | None,
-        notes: list[str],
-    ) -> Pin:
-        """Return the pin with another card than the pinned one. Raises `TrustError`."""
-        assert known.card is not None
-        shown, held = card.card, known.card.card
-        if shown.ipk == known.ipk:
-            if shown.serial <= held.serial:
-                raise _rolled_back(known.handle, "card")
-            return known.seen(card, epoch)
-        try:
-            check_replacement(held, shown, succession)
-        except (StatementError, WeakKey, BadSignature) as error:
-            raise self._changed(known, shown.ipk, str(error)) from error
-        notes.append(
-            f"{known.handle} has a new identity key, vouched for by the known one: {fingerprint(shown.ipk)}"
-        )
-        return Pin(
-            realm=known.realm,
-            handle=known.handle,
-            ipk=shown.ipk,
-            source="succession",
-            first_seen=known.first_seen,
-            card=card,
-            prekey_epoch=epoch,
-        )
+        return Peer(pin, shown.card, sealing, now)
 
     def _own(self, handle: str) -> Pin | None:
         """protocol §4: a handle may call itself, and then needs nobody to tell its key."""
@@ -439,71 +352,8 @@ class Peers:
         )
 
     def _changed(self, pin: Pin, offered: bytes, why: str) -> TrustError:
-        return TrustError(
-            f"the key of {pin.handle} is not the one that is known here. Nothing was sealed.\n"
-            f"  known    {pin.fingerprint}\n"
-            f"  offered  {fingerprint(offered)}\n"
-            f"  {why}",
-            code="key_changed",
-            next_step=f"ask {pin.handle} by another way; if the key was changed on purpose, "
-            f"delete the table of {pin.handle} in {self._contacts.path}",
-        )
-
-    def _untrusted(self, handle: str) -> TrustError:
-        return TrustError(
-            f"no key is known for {handle} in realm {self._address.realm}. Nothing was sealed.",
-            next_step=f"ask {handle} for the contact string (ringline id show), "
-            "or pin the first key that the relay shows: --trust-new",
-        )
+        return changed(pin, offered, why, str(self._contacts.path))
 
 
 def _say_nothing(text: str) -> None:
     del text
-
-
-def _succession(keys: shapes.Keys) -> SignedSuccession | None:
-    stated = keys.succession
-    if stated is UNSET:
-        return None
-    statement = Succession(
-        old_card_id=b64decode(stated.old_card_id), new_ipk=b64decode(stated.new_ipk), ts=stated.ts
-    )
-    old_signature = None if stated.old_sig is UNSET else b64decode(stated.old_sig, length=SIGNATURE_BYTES)
-    return SignedSuccession(statement, b64decode(stated.sig, length=SIGNATURE_BYTES), old_signature)
-
-
-def _vouched(pin: Pin, now: int) -> Pin:
-    from dataclasses import replace
-
-    return replace(pin, verified_at=now)
-
-
-def _rolled_back(handle: str, what: str) -> TrustError:
-    return TrustError(
-        f"the relay shows older {what} of {handle} than it did before. Nothing was sealed.",
-        code="key_changed",
-        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
-    )
-
-
-def _revoked(handle: str) -> TrustError:
-    return TrustError(
-        f"{handle} has revoked the keys that the relay shows. Nothing was sealed.",
-        code="revoked",
-        next_step=f"ask {handle} for new keys",
-    )
-
-
-def _ran_out(handle: str, what: str) -> TrustError:
-    return TrustError(
-        f"the {what} of {handle} do not hold at this time. Nothing was sealed.",
-        next_step=f"{handle} renews them by being online; check this computer's clock too",
-    )
-
-
-def _does_not_hold(handle: str, what: str, error: Exception) -> TrustError:
-    return TrustError(
-        f"the {what} that the relay shows for {handle} do not hold: {error}. Nothing was sealed.",
-        code="bad_signature",
-        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
-    )

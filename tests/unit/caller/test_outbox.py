@@ -104,6 +104,18 @@ def test_a_receipt_takes_the_place_of_the_one_time_key(tmp_path: Path) -> None:
     assert b"context" in everything
 
 
+def test_deleted_keys_are_overwritten(tmp_path: Path) -> None:
+    kept = box(tmp_path)
+    assert kept._run.execute("PRAGMA secure_delete").fetchone() == (1,)
+    kept.remember(stored())
+    kept.answered("bob", "1" * 32, receipt())
+    # Another process has the file open, so closing does not empty the log.
+    other = box(tmp_path)
+    other.purge(NOW_MS)
+    everything = b"".join(file.read_bytes() for file in (tmp_path / "home").glob("outbox.db*"))
+    assert SEED not in everything
+
+
 def test_the_first_receipt_stays(tmp_path: Path) -> None:
     kept = box(tmp_path)
     kept.remember(stored())

@@ -1,0 +1,157 @@
+"""An identity's key files: read, written, and made; one card with what hangs on it is a generation.
+
+``published.json`` beside the keys is no secret, but when secrets may be deleted depends on it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+import msgspec
+
+from ringline.client.address import RelayAddress
+from ringline.client.home import read_private, write_private
+from ringline.protocol import keyfile
+from ringline.protocol.errors import ConfigError, KeyFileError
+from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
+from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
+from ringline.protocol.prekeys import Chain, epoch_at
+from ringline.protocol.signing import SigningKey
+
+__all__ = [
+    "Generation",
+    "Passphrase",
+    "Published",
+    "format_keys",
+    "generation_of",
+    "is_sealed",
+    "new_agent_keys",
+    "parse_agent_keys",
+    "parse_identity_keys",
+    "read_published",
+    "write_published",
+]
+
+Passphrase: TypeAlias = Callable[[], str]
+"""Where a passphrase comes from: a prompt, a file descriptor, a file. Asked at most once, when needed."""
+
+_PUBLISHED: Final = "published.json"
+_PUT_BACK: Final = "put it back to where it belongs"
+
+
+class Published(msgspec.Struct, forbid_unknown_fields=True):
+    """What was published: the suites of the prekeys, and by serial of the card when which epoch, Unix ms."""
+
+    suites: list[int]
+    cards: dict[str, dict[str, int]] = msgspec.field(default_factory=dict[str, dict[str, int]])
+
+
+@final
+@dataclass(slots=True)
+class Generation:
+    """One card with what hangs on it."""
+
+    keys: keyfile.AgentKeys
+    operational: SigningKey = field(repr=False)
+    published: dict[int, int]
+    """When which epoch was published, Unix ms."""
+
+    @property
+    def card(self) -> Card:
+        """The card."""
+        return self.keys.card.card
+
+
+def new_agent_keys(
+    identity: keyfile.IdentityKeys, realm: str, handle: str, serial: int, now_ms: int
+) -> keyfile.AgentKeys:
+    """Return a new operational key with a card of this serial, and a new chain."""
+    identity_key = SigningKey(identity.seed)
+    operational = SigningKey.generate()
+    following = identity.next_seed
+    card = Card(
+        realm=realm,
+        handle=handle,
+        ipk=identity_key.public,
+        serial=serial,
+        # envelope §3.3: one hour back, for peers whose clocks are slow.
+        not_before=now_ms - CLOCK_SLACK_MS,
+        not_after=now_ms - CLOCK_SLACK_MS + CARD_LIFE_MS,
+        spk=operational.public,
+        next=NO_NEXT if following is None else next_commitment(SigningKey(following).public),
+    )
+    chain = Chain.start(epoch_at(now_ms))
+    return keyfile.AgentKeys(operational.seed, SignedCard.sign(card, identity_key), chain)
+
+
+def generation_of(keys: keyfile.AgentKeys, published: Published | None, now_ms: int) -> Generation:
+    """Return keys with what is known of their publication."""
+    if published is None:
+        # The file is lost. What it would tell decides about deletion, so the longest time is assumed.
+        return Generation(keys, SigningKey(keys.seed), {keys.chain.epoch: now_ms})
+    times = published.cards.get(str(keys.card.card.serial), {})
+    return Generation(
+        keys, SigningKey(keys.seed), {int(epoch): time for epoch, time in times.items() if epoch.isdigit()}
+    )
+
+
+def format_keys(
+    keys: keyfile.Keys, secret: str | None, address: RelayAddress, handle: str, now_ms: int
+) -> str:
+    """Return the text of a key file, locked by the passphrase ``secret`` unless that is None."""
+    if secret is None:
+        return keyfile.format_plain(keys, handle=handle, realm=address.realm, created_ms=now_ms)
+    return keyfile.format_sealed(keys, secret, handle=handle, realm=address.realm, created_ms=now_ms)
+
+
+def is_sealed(path: Path, text: str) -> bool:
+    """True when a key file needs a passphrase. Raises `ConfigError` when it is none."""
+    try:
+        return keyfile.is_sealed(text)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+
+
+def parse_agent_keys(path: Path, text: str, secret: str | None) -> keyfile.AgentKeys:
+    """Return what an agent's key file holds. Raises `ConfigError`, with the path."""
+    try:
+        keys = keyfile.parse(text, secret)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+    if not isinstance(keys, keyfile.AgentKeys):
+        raise ConfigError(f"{path} is not an agent's key file", next_step=_PUT_BACK)
+    return keys
+
+
+def parse_identity_keys(path: Path, text: str, passphrase: Passphrase) -> keyfile.IdentityKeys:
+    """Return what an identity's key file holds. Raises `ConfigError`, with the path."""
+    try:
+        keys = keyfile.parse(text, passphrase() if is_sealed(path, text) else None)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+    if not isinstance(keys, keyfile.IdentityKeys):
+        raise ConfigError(f"{path} is not an identity's key file", next_step=_PUT_BACK)
+    return keys
+
+
+def _bad_file(path: Path, error: KeyFileError) -> ConfigError:
+    return ConfigError(f"{path}: {error}", next_step=error.next_step)
+
+
+def read_published(folder: Path) -> Published | None:
+    """Return what was published from a folder; None when that is lost. Raises `ConfigError`."""
+    try:
+        return msgspec.json.decode(read_private(folder / _PUBLISHED), type=Published)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, ValueError):
+        raise ConfigError(
+            f"{folder / _PUBLISHED} is damaged",
+            next_step=f"delete it; the keys are then published once more: rm {folder / _PUBLISHED}",
+        ) from None
+
+
+def write_published(folder: Path, published: Published) -> None:
+    """Keep what was published. Raises `ConfigError`."""
+    write_private(folder / _PUBLISHED, msgspec.json.encode(published).decode("ascii") + "\n")

@@ -1,0 +1,203 @@
+"""What may be believed of what a relay shows: pure rules, from keys and a pin to the pin that follows.
+
+A relay can show anything. Cards, prekeys and successions prove themselves or do not; a pinned identity goes
+on only by itself or by a succession; nothing older is taken after something newer (envelope §7).
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import UNSET
+
+from ringline.client.contacts import Pin
+from ringline.protocol import shapes
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.errors import (
+    BadSignature,
+    EncodingError,
+    StatementError,
+    TrustError,
+    WeakKey,
+)
+from ringline.protocol.fingerprint import fingerprint
+from ringline.protocol.identity import SignedCard
+from ringline.protocol.prekeys import SignedPrekey
+from ringline.protocol.signing import SIGNATURE_BYTES
+from ringline.protocol.statements import SignedSuccession, Succession, check_replacement
+
+__all__ = [
+    "NO_CARD_SEEN",
+    "Shown",
+    "changed",
+    "following_pin",
+    "ran_out",
+    "read_card",
+    "read_keys",
+    "read_succession",
+    "revoked_keys",
+    "untrusted",
+]
+
+NO_CARD_SEEN = "no card of the known key was seen that could vouch for it"
+"""Why a pinned key that was never seen in use cannot be succeeded."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a relay shows of a handle, each part verified by itself."""
+
+    card: SignedCard
+    prekey: SignedPrekey
+    succession: SignedSuccession | None
+
+
+def read_keys(realm: str, handle: str, keys: shapes.Keys) -> Shown:
+    """Verify the current keys of a handle; whether they hold now is not asked.
+
+    Raises `TrustError`: ``bad_signature`` for what does not prove itself, ``revoked``.
+    """
+    try:
+        card = read_card(realm, handle, keys.card, keys.card_sig)
+        prekey = SignedPrekey.parse(
+            b64decode(keys.prekey), b64decode(keys.prekey_sig, length=SIGNATURE_BYTES), card.card
+        )
+        prekey.prekey.check_life()
+        succession = read_succession(keys)
+    except (EncodingError, StatementError, WeakKey, BadSignature) as error:
+        raise _does_not_hold(handle, "keys", error) from error
+    if b64encode(card.card.id) in keys.revoked:
+        raise revoked_keys(handle)
+    return Shown(card, prekey, succession)
+
+
+def read_card(realm: str, handle: str, card: str, signature: str) -> SignedCard:
+    """Verify a card of a handle, both parts base64url. Raises `TrustError` ``bad_signature``."""
+    try:
+        signed = SignedCard.parse(b64decode(card), b64decode(signature, length=SIGNATURE_BYTES))
+        signed.verify(realm=realm, handle=handle)
+        signed.card.check_life()
+    except (EncodingError, StatementError, WeakKey, BadSignature) as error:
+        raise _does_not_hold(handle, "card", error) from error
+    return signed
+
+
+def read_succession(keys: shapes.Keys) -> SignedSuccession | None:
+    """Return the succession shown with keys, not verified. Raises `EncodingError` or `StatementError`."""
+    stated = keys.succession
+    if stated is UNSET:
+        return None
+    statement = Succession(
+        old_card_id=b64decode(stated.old_card_id), new_ipk=b64decode(stated.new_ipk), ts=stated.ts
+    )
+    old_signature = None if stated.old_sig is UNSET else b64decode(stated.old_sig, length=SIGNATURE_BYTES)
+    return SignedSuccession(statement, b64decode(stated.sig, length=SIGNATURE_BYTES), old_signature)
+
+
+def following_pin(
+    known: Pin | None, shown: Shown, *, trust_new: bool, now_ms: int, place: str
+) -> tuple[Pin, str | None]:
+    """Return the pin that follows from a pin and verified keys, and a note for people.
+
+    ``place`` is where pins are kept, for people.
+
+    Raises `TrustError`: ``untrusted_key`` without a pin and without ``trust_new``, ``key_changed`` for keys
+    that the pinned identity does not vouch for, or that are older than what was seen before.
+    """
+    card, epoch = shown.card.card, shown.prekey.prekey.epoch
+    if known is None:
+        if not trust_new:
+            raise untrusted(card.handle, card.realm)
+        pin = Pin(
+            realm=card.realm,
+            handle=card.handle,
+            ipk=card.ipk,
+            source="tofu",
+            first_seen=now_ms,
+            card=shown.card,
+            prekey_epoch=epoch,
+        )
+        return pin, f"pinned the first key seen for {card.handle}: {pin.fingerprint}"
+    if known.card is None:
+        if card.ipk != known.ipk:
+            raise changed(known, card.ipk, NO_CARD_SEEN, place)
+        return known.seen(shown.card, epoch), None
+    held = known.card.card
+    if card.id == held.id:
+        # A relay could show old keys again to have calls sealed to a secret that leaked.
+        if epoch < known.prekey_epoch:
+            raise _rolled_back(known.handle, "prekeys")
+        return (known if epoch == known.prekey_epoch else known.seen(shown.card, epoch)), None
+    if card.ipk == known.ipk:
+        if card.serial <= held.serial:
+            raise _rolled_back(known.handle, "card")
+        return known.seen(shown.card, epoch), None
+    try:
+        check_replacement(held, card, shown.succession)
+    except (StatementError, WeakKey, BadSignature) as error:
+        raise changed(known, card.ipk, str(error), place) from error
+    pin = Pin(
+        realm=known.realm,
+        handle=known.handle,
+        ipk=card.ipk,
+        source="succession",
+        first_seen=known.first_seen,
+        card=shown.card,
+        prekey_epoch=epoch,
+    )
+    return pin, f"{pin.handle} has a new identity key, vouched for by the known one: {pin.fingerprint}"
+
+
+def changed(pin: Pin, offered: bytes, why: str, place: str) -> TrustError:
+    """Return the error for a key that is not the pinned one; ``offered`` is that key, 32 bytes."""
+    return TrustError(
+        f"the key of {pin.handle} is not the one that is known here. Nothing was sealed.\n"
+        f"  known    {pin.fingerprint}\n"
+        f"  offered  {fingerprint(offered)}\n"
+        f"  {why}",
+        code="key_changed",
+        next_step=f"ask {pin.handle} by another way; if the key was changed on purpose, "
+        f"delete the table of {pin.handle} in {place}",
+    )
+
+
+def untrusted(handle: str, realm: str) -> TrustError:
+    """Return the error for a handle of which nothing is pinned."""
+    return TrustError(
+        f"no key is known for {handle} in realm {realm}. Nothing was sealed.",
+        next_step=f"ask {handle} for the contact string (ringline id show), "
+        "or pin the first key that the relay shows: --trust-new",
+    )
+
+
+def revoked_keys(handle: str) -> TrustError:
+    """Return the error for a card that its owner has revoked."""
+    return TrustError(
+        f"{handle} has revoked the keys that the relay shows. Nothing was sealed.",
+        code="revoked",
+        next_step=f"ask {handle} for new keys",
+    )
+
+
+def ran_out(handle: str, what: str) -> TrustError:
+    """Return the error for keys that do not hold at this time."""
+    return TrustError(
+        f"the {what} of {handle} do not hold at this time. Nothing was sealed.",
+        next_step=f"{handle} renews them by being online; check this computer's clock too",
+    )
+
+
+def _rolled_back(handle: str, what: str) -> TrustError:
+    return TrustError(
+        f"the relay shows older {what} of {handle} than it did before. Nothing was sealed.",
+        code="key_changed",
+        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
+    )
+
+
+def _does_not_hold(handle: str, what: str, error: Exception) -> TrustError:
+    return TrustError(
+        f"the {what} that the relay shows for {handle} do not hold: {error}. Nothing was sealed.",
+        code="bad_signature",
+        next_step=f"ask {handle} to publish the keys again, and ask the relay's operator why",
+    )
