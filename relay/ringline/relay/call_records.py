@@ -15,12 +15,15 @@ __all__ = [
     "CALLEES",
     "CHANGING",
     "INSERT",
+    "LAST_SEQ",
+    "SAME",
     "SELECT",
     "Record",
     "Value",
     "calls_of",
     "converted",
     "page_of",
+    "same_of",
     "values_of",
     "whole",
 ]
@@ -41,6 +44,16 @@ CHANGING: Final = _FIELDS[_FIELDS.index("state") :]
 SELECT: Final = f"SELECT {', '.join(_FIELDS)} FROM calls"
 
 INSERT: Final = f"INSERT INTO calls ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"
+
+SAME: Final = "seq = ? AND call_id = ? AND version = ?"
+"""The call as it was read. Its number alone would not do: one that was rolled back is given again."""
+
+LAST_SEQ: Final = """
+SELECT max(
+    ifnull((SELECT max(seq) FROM calls), 0),
+    ifnull((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'last_call'), 0)
+)
+"""
 
 # From one handle to the next in the index, however many calls each has.
 CALLEES: Final = """
@@ -83,6 +96,11 @@ def page_of(party: Literal["caller", "callee"], states: Sequence[State]) -> str:
 def values_of(row: CallRow) -> list[Value]:
     """Return what `INSERT` takes."""
     return [getattr(row, name) for name in _FIELDS]
+
+
+def same_of(row: CallRow) -> tuple[int, str, int]:
+    """Return what `SAME` takes."""
+    return row.seq, row.call_id, row.version
 
 
 def calls_of(found: Sequence[Record], path: str) -> list[CallRow]:

@@ -36,7 +36,7 @@ from ringline.relay.call_turn import CallTurn, added
 from ringline.relay.clock import system_clock
 from ringline.relay.database import MEMORY, connect, prepare, unusable
 from ringline.relay.store import StoreError
-from ringline.relay.upkeep import Upkeep
+from ringline.relay.upkeep import ERASED_WITHIN_S, Upkeep
 
 __all__ = ["SqliteCalls"]
 
@@ -59,12 +59,15 @@ class SqliteCalls:
         path: str,
         *,
         busy_timeout: float = _BUSY_TIMEOUT_S,
+        erased_within: float = ERASED_WITHIN_S,
         now: Callable[[], int] = lambda: system_clock().wall,
     ) -> None:
         """Open the calls in the file at ``path``, which a `SqliteStore` of this process should hold.
 
         `MEMORY` is a database of this object alone. ``busy_timeout`` is how long, in seconds, the first
-        write of a turn waits for another writer; ``now`` gives the Unix time in ms for trails.
+        write of a turn waits for another writer, ``erased_within`` how long what was deleted may be found
+        in the files after its commit, while no other program reads them. ``now`` gives the Unix time in ms
+        for trails.
 
         Raises `ConfigError`, which says what is wrong with the file and what to do.
         """
@@ -76,20 +79,20 @@ class SqliteCalls:
         self._open = False
         self._failed = False
         self._turn = CallTurn()
+        self._seq = self._committed = 0
         try:
             self._connection = connect(path, busy_timeout)
             prepare(self._connection, path)
             # Zeros are written over what is deleted, in whole pages too.
             self._connection.execute("PRAGMA secure_delete=ON")
             self._connection.execute("PRAGMA wal_autocheckpoint=0")
-            self._committed = self._seq = self._last_seq()
+            self._seq = self._committed = self._last_seq()
             if path != MEMORY:
-                self._upkeep = Upkeep(path, self._gate)
-        except sqlite3.Error as error:
+                self._upkeep = Upkeep(path, self._gate, every_s=erased_within / 2)
+        except BaseException as error:
             self.close()
-            raise unusable(path, error) from None
-        except BaseException:
-            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise unusable(path, error) from None
             raise
 
     # --- transactions
@@ -165,8 +168,8 @@ class SqliteCalls:
         changed = [name for name in call_records.CHANGING if getattr(before, name) != getattr(after, name)]
         # Only what changed: an index whose columns are not named is left alone.
         columns = ", ".join(f"{name} = ?" for name in ("version", *changed))
-        values = [after.version, *(getattr(after, name) for name in changed), before.seq, before.version]
-        if self._write(f"UPDATE calls SET {columns} WHERE seq = ? AND version = ?", values) != 1:
+        values = [after.version, *(getattr(after, name) for name in changed), *call_records.same_of(before)]
+        if self._write(f"UPDATE calls SET {columns} WHERE {call_records.SAME}", values) != 1:
             raise StaleCall
         if keeps_request(before) and not keeps_request(after):
             self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
@@ -184,7 +187,7 @@ class SqliteCalls:
         self._begin()
         self._flush()
         # Everything that belongs to it goes with it: foreign keys.
-        if self._write("DELETE FROM calls WHERE seq = ? AND version = ?", (row.seq, row.version)) != 1:
+        if self._write(f"DELETE FROM calls WHERE {call_records.SAME}", call_records.same_of(row)) != 1:
             raise StaleCall
         self._turn.count(row, held(row), _NONE)
         if row.seq == self._seq:
@@ -381,9 +384,8 @@ class SqliteCalls:
         return next((record[0] for record in found if isinstance(record[0], bytes)), None)
 
     def _last_seq(self) -> int:
-        ((stored,),) = self._run("SELECT max(seq) FROM calls")
-        noted = self._run("SELECT value FROM facts WHERE name = 'last_call'")
-        return max(whole(stored or 0), *(int(str(value)) for (value,) in noted), 0)
+        ((last,),) = self._run(call_records.LAST_SEQ)
+        return whole(last)
 
     def _flush(self) -> None:
         """Write what the turn gathered. Updated first, so that a counter below zero meets its constraint."""

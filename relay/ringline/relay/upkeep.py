@@ -44,7 +44,7 @@ class Upkeep:
     ``gate`` is held while the write lock is: a writer takes it before it begins a transaction.
     """
 
-    def __init__(self, path: str, gate: threading.Lock, *, every_s: float = ERASED_WITHIN_S) -> None:
+    def __init__(self, path: str, gate: threading.Lock, *, every_s: float) -> None:
         self._path = path
         self._log = f"{path}-wal"
         self._gate = gate
@@ -111,7 +111,7 @@ class Upkeep:
     def _loop(self) -> None:
         while True:
             self._wanted.wait()
-            self._hurry.wait(self._every_s / 2)
+            self._hurry.wait(self._every_s)
             if self._stopped:
                 return
             self._wanted.clear()
@@ -127,7 +127,8 @@ class Upkeep:
             if free <= _FREE_PAGES:
                 return
             with self._gate:
-                run.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+                # A script is run to its end; ``execute`` would stop at the first page, as at a row.
+                run.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
     def _forget_pairs(self) -> None:
         """Delete counters that say nothing and meetings of long ago, a slice of the table per round."""
