@@ -239,8 +239,10 @@ def explain(
     ours_first = (info.family, info.code) in _OURS_FIRST and again is not None
     if info.code == "timeout" and still.startswith("Nothing"):
         ours_first = False
-    # Withdrawn here, before the relay had heard of it.
-    family = _L if (info.family, info.code, error.call_id) == (_R, "canceled", None) else info.family
+    speaker = _P if isinstance(error, PeerFailure) else info.family
+    if (info.family, info.code, error.call_id) == (_R, "canceled", None):
+        # Withdrawn here, before the relay had heard of it.
+        speaker = _L
     steps = [error.next_step] if error.next_step and not ours_first else []
     steps += [
         template.format_map(facts)
@@ -256,7 +258,7 @@ def explain(
         retry=info.retry,
         signed=isinstance(error, PeerFailure),
         what=what,
-        says=_SAYS[_P if isinstance(error, PeerFailure) else info.family].format_map(facts),
+        says=_SAYS[speaker].format_map(facts),
         still=still or words.still.format_map(facts),
         next=tuple(steps),
         detail=detail,

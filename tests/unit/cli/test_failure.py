@@ -10,6 +10,7 @@ from ringline.cli.terminal import json_document
 from ringline.protocol.errors import (
     REGISTRY,
     BodyError,
+    CallTimeout,
     ConfigError,
     ErrorCode,
     Family,
