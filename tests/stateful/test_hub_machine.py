@@ -688,7 +688,8 @@ class HubMachine(RuleBasedStateMachine):
         assert (len(hub._sessions), len(hub._timers) - self.draining) in ((0, 0), (0, -1))
         assert (hub._book._by_id, hub._book._by_key, hub._book._rolls) == ({}, {}, {})
         assert hub._presence._desks == {}
-        assert (hub._cancellation._asked, hub._cancellation._call_of) == ({}, {})
+        askers = hub._cancellation._askers
+        assert (askers._asked, askers._call_of) == ({}, {})
 
 
 EXAMPLES = int(os.environ.get("RINGLINE_EXAMPLES", "25"))

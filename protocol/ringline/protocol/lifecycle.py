@@ -79,6 +79,7 @@ class Event(StrEnum):
     START = "start"  # sync: call_started; durable: the grant
     RELEASE = "release"  # lease lapsed or its connection was lost before the start
     PARK = "park"  # the third counted attempt
+    TAKE_BACK = "take_back"  # an attempt that was counted turns out not to be one
     REPLAY = "replay"  # the callee's owner tries again
     COMPLETE = "complete"  # call_outcome completed
     FAIL = "fail"  # call_outcome failed
@@ -161,6 +162,7 @@ TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
     (_D, State.LEASED, Event.PARK): Transition(State.PARKED),
     (_D, State.ACCEPTED, Event.PARK): Transition(State.PARKED),
     (_D, State.PARKED, Event.REPLAY): Transition(State.QUEUED),
+    (_D, State.PARKED, Event.TAKE_BACK): Transition(State.QUEUED),
     (_D, State.STARTED, Event.COMPLETE): _completed,
     (_D, State.LEASED, Event.FAIL): _failed,
     (_D, State.ACCEPTED, Event.FAIL): _failed,

@@ -7,6 +7,9 @@ Defaults that an operator may change are in `DEFAULTS` of the relay's settings a
 from typing import Final
 
 __all__ = [
+    "ATTEMPTS",
+    "BACK_OFF_MOST_MS",
+    "BACK_OFF_MS",
     "BODY_JSON_DEPTH",
     "CALLER_FRAME_BYTES",
     "CALLS_PER_HOUR",
@@ -21,6 +24,7 @@ __all__ = [
     "CONTEXTS_PER_LISTENER",
     "CONTEXT_IDLE_MS",
     "CONTEXT_TURNS",
+    "DAY_MS",
     "DETAIL_BYTES",
     "DURABLE_LIFE_MS",
     "ENVELOPE_SKEW_MS",
@@ -48,6 +52,7 @@ __all__ = [
     "PREKEY_ROTATION_MS",
     "PREKEY_SECRET_TAIL_MS",
     "PROGRAM_OUTPUT_BYTES",
+    "REBIND_MS",
     "RECORDS",
     "RECORD_LIFE_MS",
     "RECORD_OUTCOME_BYTES",
@@ -55,6 +60,14 @@ __all__ = [
     "REQUEST_CAP_BYTES",
     "REQUEST_CT_CHARS",
     "RING_BOUND_MS",
+    "STARTS",
+    "STORED_CALLS",
+    "STORED_CALLS_PER_PAIR",
+    "STORED_OUTCOME_BYTES",
+    "STORED_PAIR_PERCENT",
+    "STORED_RECORD_LIFE_MS",
+    "STORED_REQUEST_BYTES",
+    "STORED_UNLISTED_PERCENT",
     "SUBPROTOCOL",
     "SYNC_LIFE_MS",
     "TICKETS",
@@ -66,6 +79,7 @@ __all__ = [
     "TRACEPARENT_BYTES",
     "TURNS",
     "TURN_WINDOW_MS",
+    "UNCOUNTED_ATTEMPTS",
     "UNDECODABLE_FRAMES",
     "UNDECODABLE_WINDOW_MS",
     "UNKNOWN_HANDLE_RELEASE_MS",
@@ -164,6 +178,20 @@ RECORD_OUTCOME_BYTES: Final = 256 * 1_048_576
 
 # --- durable calls (protocol §6)
 LEASE_MS: Final = 30_000
+REBIND_MS: Final = 3_600_000  # an instance may return to what it has begun
+ATTEMPTS: Final = 3
+UNCOUNTED_ATTEMPTS: Final = 20
+BACK_OFF_MS: Final = 1_000
+BACK_OFF_MOST_MS: Final = 60_000
+STORED_RECORD_LIFE_MS: Final = 86_400_000  # after execute_by
+STORED_CALLS: Final = 100
+STORED_REQUEST_BYTES: Final = 32 * 1_048_576
+STORED_OUTCOME_BYTES: Final = 64 * 1_048_576
+STORED_CALLS_PER_PAIR: Final = 10
+STORED_PAIR_PERCENT: Final = 25
+STORED_UNLISTED_PERCENT: Final = 50
+STARTS: Final = 30  # a day, of one caller to one callee
+DAY_MS: Final = 86_400_000
 
 # --- cancellation (protocol §7)
 CANCEL_WAIT_MS: Final = 10_000

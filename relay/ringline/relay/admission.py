@@ -4,7 +4,7 @@ The first check that a request fails decides. Nothing is charged for one that fa
 """
 
 from hashlib import sha256
-from typing import Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 from msgspec import UNSET, Struct
 
@@ -13,11 +13,12 @@ from ringline.protocol.instant import Instant
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
+from ringline.relay.call_store import CallRow
 from ringline.relay.calls import Book, Call
 from ringline.relay.presence import Instance, NoPlace, Presence
 from ringline.relay.session import Session
 
-__all__ = ["Admission", "Admitted", "Refused", "Verdict", "digest"]
+__all__ = ["Admission", "Admitted", "Refused", "Stock", "Storable", "Verdict", "digest"]
 
 _DIGEST_HEAD_CHARS: Final = 2_048
 _DIGEST_TAIL_CHARS: Final = 64
@@ -64,13 +65,34 @@ class Refused(Struct, frozen=True):
         )
 
 
-Verdict: TypeAlias = Admitted | Call | Refused
-"""It may be handed out, or is known already, or is refused."""
+@final
+class Storable(Struct, eq=False):
+    """A durable request that passed: it is to be stored."""
+
+    request: CallRequest
+    digest: bytes
+
+
+class Stock(Protocol):
+    """What admission asks about durable calls."""
+
+    def known(self, caller: str, callee: str, message_id: str, now: Instant) -> CallRow | None:
+        """Return the durable call that this message became (protocol §8)."""
+        ...
+
+    def judge(self, caller: str, callee: str, request: CallRequest, now: Instant) -> Refused | None:
+        """Return why this request cannot be stored, None when it can (protocol §4 step 5)."""
+        ...
+
+
+Verdict: TypeAlias = Admitted | Storable | Call | CallRow | Refused
+"""It may be handed out, or stored, or is known already, or is refused."""
 
 _PROTOCOL_ERROR: Final = Refused("protocol_error")
 _TIMEOUT: Final = Refused("timeout")
 _UNKNOWN_HANDLE: Final = Refused("unknown_handle")
-_NO_PLACE: Final[dict[NoPlace, Refused]] = {"offline": Refused("offline"), "busy": Refused("busy")}
+_OFFLINE: Final = Refused("offline")
+_NO_PLACE: Final[dict[NoPlace, Refused]] = {"offline": _OFFLINE, "busy": Refused("busy")}
 
 
 @final
@@ -93,6 +115,8 @@ class Admission:
         self._hourly = hourly
         self._turns = turns
         self._started = started
+        self.stock: Stock | None = None
+        """The durable calls of a relay that stores some."""
         self.drain_retry_ms: int | None = None
         """Set while the relay stops: when to try again. No call is admitted then."""
 
@@ -115,6 +139,10 @@ class Admission:
             if call is not None:
                 same = not durable and correlation_id == call.correlation_id and mark == call.digest
                 return call if same else _PROTOCOL_ERROR
+            row = None if self.stock is None else self.stock.known(caller, callee, message_id, now)
+            if row is not None:
+                same = durable and correlation_id == row.correlation_id and mark == row.digest
+                return row if same else _PROTOCOL_ERROR
 
         # Step 2, §5: sealed before this relay started, it may have run under the one before.
         if envelope.iat < self._started and not durable:
@@ -139,11 +167,16 @@ class Admission:
         if self.drain_retry_ms is not None:
             return Refused("busy", self.drain_retry_ms)
 
-        # Step 5. Nobody here stores calls, so the callee of a durable one is offline whether its owner
-        # allows them or not; it is never turned into a sync call.
-        place = "offline" if durable else self._presence.place(caller, callee, correlation_id, now.mono)
-        if not isinstance(place, Instance):
-            return _NO_PLACE[place]
+        # Step 5. A durable call is stored or refused, and never turned into a sync call.
+        place: Instance | NoPlace | None = None
+        if durable:
+            refused = _OFFLINE if self.stock is None else self.stock.judge(caller, callee, request, now)
+            if refused is not None:
+                return refused
+        else:
+            place = self._presence.place(caller, callee, correlation_id, now.mono)
+            if not isinstance(place, Instance):
+                return _NO_PLACE[place]
 
         # Step 6: a turn is charged with the admission, which nothing prevents any more.
         conversation = (caller, callee, correlation_id)
@@ -151,6 +184,8 @@ class Admission:
         if wait:
             return Refused("rate_limited", wait)
         self._turns.charge(conversation, now.mono)
+        if not isinstance(place, Instance):
+            return Storable(request, mark)
         return Admitted(request, message_id, mark, place)
 
 

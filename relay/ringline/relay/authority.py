@@ -24,3 +24,19 @@ class Authority(Protocol):
     def takes_durable(self, callee: str) -> bool:
         """True if the owner of ``callee`` allows calls to be stored: protocol §6."""
         ...
+
+    def is_enrolled(self, handle: str) -> bool:
+        """True if ``handle`` has an identity here."""
+        ...
+
+    def is_revoked(self, handle: str, card_id: str) -> bool:
+        """True if the owner of ``handle`` called this card back: protocol §10."""
+        ...
+
+    def blocks(self, callee: str, caller: str) -> bool:
+        """True if the owner of ``callee`` blocks ``caller``."""
+        ...
+
+    def lists(self, callee: str, caller: str) -> bool:
+        """True if the owner of ``callee`` names ``caller`` among those who may call."""
+        ...

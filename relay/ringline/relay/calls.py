@@ -8,15 +8,18 @@ from msgspec import Struct, UnsetType
 
 from ringline.protocol.frames import CallOutcome, CallState, Envelope, RelayCode, TerminalReason
 from ringline.protocol.lifecycle import State
-from ringline.protocol.shapes import CallEnd, CallList, CallRecord
+from ringline.protocol.shapes import CallEnd, CallRecord
 from ringline.relay.timers import RecordsOver, Timers
 
 if TYPE_CHECKING:
     from ringline.relay.presence import Instance
 
-__all__ = ["Book", "Call", "Party"]
+__all__ = ["Book", "Call", "Entries", "Party"]
 
 Party: TypeAlias = Literal["caller", "callee"]
+
+Entries: TypeAlias = tuple[list[tuple[int, CallRecord]], int | None]
+"""Records with the numbers that a cursor may name, newest first, and the cursor of the next page or None."""
 
 # What an outcome costs in memory beside its ciphertext.
 _OUTCOME_OVERHEAD_BYTES: Final = 1_024
@@ -116,17 +119,17 @@ class _Roll:
             self._forgotten = 0
         return not self._entries
 
-    def page(self, state: str | None, cursor: int | None, limit: int) -> CallList:
+    def page(self, state: str | None, cursor: int | None, limit: int) -> Entries:
         entries = self._entries
         at = len(entries) if cursor is None else bisect_left(entries, cursor, key=lambda entry: entry[0])
-        calls: list[CallRecord] = []
+        calls: list[tuple[int, CallRecord]] = []
         last = max(0, at - _LOOKS)
         while at > last and len(calls) < limit:
             at -= 1
             call = entries[at][1]
             if not call.forgotten and (state is None or call.state.record == state):
-                calls.append(call.record(with_outcome=False))
-        return CallList(calls=calls, next=str(entries[at][0]) if at else None)
+                calls.append((entries[at][0], call.record(with_outcome=False)))
+        return calls, entries[at][0] if at else None
 
 
 @final
@@ -199,11 +202,11 @@ class Book:
 
     def page(
         self, party: Party, handle: str, state: str | None, cursor: int | None, limit: int, now: int
-    ) -> CallList:
+    ) -> Entries:
         """Return up to ``limit`` records of a party's calls, newest first, from before ``cursor``."""
         self.purge(now)
         roll = self._rolls.get((party, handle))
-        return CallList(calls=[], next=None) if roll is None else roll.page(state, cursor, limit)
+        return ([], None) if roll is None else roll.page(state, cursor, limit)
 
     def finish(self, call: Call, now: int) -> None:
         """File a call that has just ended; the oldest records and outcomes make room."""

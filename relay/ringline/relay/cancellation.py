@@ -6,14 +6,13 @@ call, and nobody is told anything until the listener or the end of the call deci
 
 from typing import Final, final
 
-from msgspec import Struct
-
 from ringline.protocol.frames import CallError, CallNotCancelled, CancelCall, NotCancelledReason
 from ringline.protocol.lifecycle import State
+from ringline.relay.askers import Askers
 from ringline.relay.calls import Call
 from ringline.relay.effects import CancelAnswer, Decided
 from ringline.relay.sessions import Sessions
-from ringline.relay.timers import CancelWaited, Timers
+from ringline.relay.timers import Timers
 
 __all__ = ["Cancellation"]
 
@@ -25,26 +24,15 @@ _BY_REASON: Final[dict[NotCancelledReason, CancelAnswer]] = {
 
 
 @final
-class _Asked(Struct, eq=False):
-    """Who waits for the decision: connections, and HTTP requests."""
-
-    connections: dict[int, None] = {}
-    requests: dict[int, None] = {}
-
-
-@final
 class Cancellation:
     """The cancel requests that are not decided yet. An HTTP one waits ``wait`` ms for the decision."""
 
-    __slots__ = ("_asked", "_call_of", "_counters", "_sessions", "_timers", "_wait")
+    __slots__ = ("_askers", "_counters", "_sessions")
 
     def __init__(self, sessions: Sessions, timers: Timers, counters: dict[str, int], *, wait: int) -> None:
         self._sessions = sessions
-        self._timers = timers
+        self._askers = Askers(timers, wait=wait)
         self._counters = counters
-        self._wait = wait
-        self._asked: dict[str, _Asked] = {}
-        self._call_of: dict[int, str] = {}
 
     def ask(self, call: Call | None, call_id: str, caller: str, connection: int) -> None:
         """A caller sent ``cancel_call``; its connection need not be attached to the call."""
@@ -54,7 +42,7 @@ class Cancellation:
         elif call.ended:
             self._sessions.send(connection, CallNotCancelled(call_id=call_id, reason="already_terminal"))
         else:
-            self._asked.setdefault(call_id, _Asked()).connections[connection] = None
+            self._askers.add_connection(call_id, connection)
             self.stop(call)
 
     def ask_by_http(self, call: Call | None, caller: str, request: int, now: int) -> None:
@@ -64,18 +52,12 @@ class Cancellation:
         elif call.ended:
             self._decide(request, CancelAnswer.ALREADY_TERMINAL)
         else:
-            self._asked.setdefault(call.id, _Asked()).requests[request] = None
-            self._call_of[request] = call.id
-            self._timers.set(CancelWaited(request), now + self._wait)
+            self._askers.add_request(call.id, request, now)
             self.stop(call)
 
     def waited(self, request: int) -> None:
         """No decision in time: the request stands, and the asker is told so."""
-        call_id = self._call_of.pop(request)
-        asked = self._asked[call_id]
-        del asked.requests[request]
-        if not asked.requests and not asked.connections:
-            del self._asked[call_id]
+        self._askers.waited(request)
         self._decide(request, CancelAnswer.REQUESTED)
 
     def stop(self, call: Call) -> None:
@@ -100,7 +82,7 @@ class Cancellation:
             return
         call.cancel_requested = False
         self._counters["cancels_refused"] += 1
-        asked = self._withdraw(call)
+        asked = self._askers.withdraw(call.id)
         for connection in asked.connections:
             self._sessions.send(connection, CallNotCancelled(call_id=call.id, reason=reason))
         for request in asked.requests:
@@ -108,9 +90,7 @@ class Cancellation:
 
     def settle(self, call: Call) -> None:
         """The call has ended, and its attached connections know: tell the other askers."""
-        if call.id not in self._asked:
-            return
-        asked = self._withdraw(call)
+        asked = self._askers.withdraw(call.id)
         canceled = call.state is State.CANCELED
         for connection in asked.connections:
             if connection in call.attached:
@@ -129,15 +109,5 @@ class Cancellation:
         for request in asked.requests:
             self._decide(request, CancelAnswer.CANCELED if canceled else CancelAnswer.ALREADY_TERMINAL)
 
-    def _withdraw(self, call: Call) -> _Asked:
-        asked = self._asked.pop(call.id, _NOBODY)
-        for request in asked.requests:
-            del self._call_of[request]
-            self._timers.cancel(CancelWaited(request))
-        return asked
-
     def _decide(self, request: int, answer: CancelAnswer) -> None:
         self._sessions.effects.append(Decided(request, answer))
-
-
-_NOBODY: Final = _Asked()

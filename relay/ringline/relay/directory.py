@@ -129,8 +129,23 @@ class Directory:
         return entry.policy.accept == "anyone" or caller in entry.allowed or caller == callee
 
     def takes_durable(self, callee: str) -> bool:
-        """True when the owner of ``callee`` lets calls be stored; this relay stores none yet."""
-        return False
+        """True when the owner of ``callee`` lets calls be stored (protocol §6)."""
+        entry = self._enrolled.get(callee)
+        return entry is not None and entry.policy.offline
+
+    def is_enrolled(self, handle: str) -> bool:
+        """True when ``handle`` has an identity here."""
+        return handle in self._enrolled
+
+    def blocks(self, callee: str, caller: str) -> bool:
+        """True when the owner of ``callee`` blocks ``caller``."""
+        entry = self._enrolled.get(callee)
+        return entry is not None and caller in entry.blocked
+
+    def lists(self, callee: str, caller: str) -> bool:
+        """True when the owner of ``callee`` has ``caller`` on the allow list, or it is himself."""
+        entry = self._enrolled.get(callee)
+        return entry is not None and (caller in entry.allowed or caller == callee)
 
     # --- log-in (protocol §2)
 
@@ -279,14 +294,7 @@ class Directory:
         return self._enrolled[handle].policy
 
     def set_policy(self, handle: str, policy: Policy) -> Decision:
-        """Decide on the whole policy of an enrolled handle.
-
-        Raises `HttpProblem` (409) for stored calls, which this relay does not offer.
-        """
-        if policy.offline:
-            raise HttpProblem(
-                "this relay stores no calls: policy.offline cannot be switched on", code="conflict"
-            )
+        """Decide on the whole policy of an enrolled handle."""
         if policy == self._enrolled[handle].policy:
             return Decision(())
         return Decision((PolicySet(handle=handle, policy=policy),))

@@ -23,6 +23,7 @@ class CancelAnswer(StrEnum):
     TOO_LATE = "too_late"  # the listener's word
     UNKNOWN = "unknown"  # the listener's word: it does not know the call
     MISSING = "missing"  # no call of this caller has that id
+    UNAVAILABLE = "unavailable"  # the request could not be stored: it does not stand
 
     @property
     def status(self) -> int:
@@ -30,7 +31,12 @@ class CancelAnswer(StrEnum):
         return _STATUSES.get(self, 409)
 
 
-_STATUSES = {CancelAnswer.CANCELED: 200, CancelAnswer.REQUESTED: 202, CancelAnswer.MISSING: 404}
+_STATUSES = {
+    CancelAnswer.CANCELED: 200,
+    CancelAnswer.REQUESTED: 202,
+    CancelAnswer.MISSING: 404,
+    CancelAnswer.UNAVAILABLE: 503,
+}
 
 
 @final

@@ -28,7 +28,7 @@ from ringline.relay.publication import read_publication
 from ringline.relay.registry import Registry
 from ringline.relay.requests import LARGE_BODY_BYTES, no_body, parameters, read
 from ringline.relay.settings import Settings
-from ringline.relay.switchboard import Switchboard
+from ringline.relay.switchboard import Switchboard, store_problem
 
 __all__ = ["Routes"]
 
@@ -38,7 +38,7 @@ _MINUTE_MS: Final = 60_000
 _WAITS_PER_IDENTITY: Final = 32
 _PAGE: Final = 50
 _WAIT: Final = re.compile(r"[0-9]|[1-4][0-9]|50")
-_CURSOR: Final = re.compile(r"[0-9]{1,15}")
+_CURSOR: Final = re.compile(r"[0-9]{1,15}|[0-9]{0,15}\.([A-Za-z0-9_-]{1,64}|~)?")
 _PARTIES: Final[dict[str, Party]] = {"caller": "caller", "callee": "callee"}
 _LIMIT: Final = re.compile(r"[1-9][0-9]?|100")
 _STATES: Final = frozenset(state.record for state in State)
@@ -122,7 +122,7 @@ class Routes:
         reasons: list[str] = []
         if self.stopping:
             reasons.append("the relay is stopping")
-        fault = await self._registry.fault()
+        fault = await self._registry.fault() or self._board.fault
         if fault is not None:
             reasons.append(f"the store cannot be written: {fault}")
         status = 503 if reasons else 200
@@ -202,7 +202,9 @@ class Routes:
     async def _put_policy(self, request: Request) -> Response:
         handle = self._owner(request)
         policy = await read(request, shapes.Policy, limit=LARGE_BODY_BYTES)
-        await self._registry.commit(lambda: self._directory.set_policy(handle, policy))
+        decision = await self._registry.commit(lambda: self._directory.set_policy(handle, policy))
+        if decision.changes:
+            self._board.recheck(handle)
         return _reply(self._directory.policy(handle))
 
     async def _post_revocation(self, request: Request) -> Response:
@@ -242,8 +244,10 @@ class Routes:
             raise HttpProblem("limit is not a number from 1 to 100", code="malformed")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise HttpProblem("cursor is not the next of a page", code="malformed")
-        before = None if cursor is None else int(cursor)
-        page = self._board.hub.records(login.handle, party, state, before, int(limit), self._board.clock())
+        with self._board.settled():
+            page = self._board.hub.records(
+                login.handle, party, state, cursor, int(limit), self._board.clock()
+            )
         return _reply(page)
 
     async def _get_call(self, request: Request) -> Response:
@@ -273,7 +277,8 @@ class Routes:
                 del self._waits[login.handle]
 
     def _record(self, login: Login, call_id: str) -> shapes.CallRecord:
-        record = self._board.hub.record(login.handle, call_id, self._board.clock())
+        with self._board.settled():
+            record = self._board.hub.record(login.handle, call_id, self._board.clock())
         if record is None:
             # Another's call is as missing as one that never was.
             raise HttpProblem(code="not_found")
@@ -287,6 +292,8 @@ class Routes:
         answer = await self._board.cancel(login.handle, call_id)
         if answer is CancelAnswer.MISSING:
             raise HttpProblem(code="unknown")
+        if answer is CancelAnswer.UNAVAILABLE:
+            raise store_problem()
         if answer.status == HTTPStatus.CONFLICT:
             return _answer(problem.not_cancelled(answer.value))
         return _reply(self._record(login, call_id), answer.status)
@@ -296,7 +303,8 @@ class Routes:
         parameters(request)
         await no_body(request)
         call_id: str = request.path_params["call_id"]
-        answer = self._board.hub.acknowledge(login.handle, call_id, self._board.clock())
+        with self._board.settled():
+            answer = self._board.hub.acknowledge(login.handle, call_id, self._board.clock())
         if answer == "missing":
             raise HttpProblem(code="not_found")
         if answer == "running":
@@ -307,9 +315,14 @@ class Routes:
         login = self._login(request)
         parameters(request)
         await no_body(request)
-        if self._record(login, request.path_params["call_id"]).to != login.handle:
+        call_id: str = request.path_params["call_id"]
+        with self._board.settled():
+            answer = self._board.hub.replay(login.handle, call_id, self._board.clock())
+        if answer == "missing":
             raise HttpProblem(code="not_found")
-        raise HttpProblem("only a parked call can be replayed", code="conflict")
+        if answer == "conflict":
+            raise HttpProblem("only a parked call can be replayed", code="conflict")
+        return _reply(self._record(login, call_id))
 
     # --- who asks
 

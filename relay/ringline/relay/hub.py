@@ -8,20 +8,26 @@ by numbers of the edge's choice, which are never used twice.
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final, Literal, assert_never, final
+from typing import Final, Literal, final
+
+from msgspec import UNSET
 
 from ringline.protocol.frames import CallRequest, CancelCall
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
-from ringline.relay.admission import Admission, Admitted, Refused
+from ringline.relay.admission import Admission, Admitted, Refused, Storable
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
+from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.calls import Book, Call, Party
 from ringline.relay.cancellation import Cancellation
+from ringline.relay.durable import DurableCalls
 from ringline.relay.effects import Effect
+from ringline.relay.mailbox import Acknowledged
 from ringline.relay.presence import Presence
 from ringline.relay.recent import Recent
-from ringline.relay.session import Inbound, Refusal, Role, Session
+from ringline.relay.records import Records
+from ringline.relay.session import Refusal, Role, Session
 from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
 from ringline.relay.sync import SyncCalls
@@ -43,6 +49,7 @@ __all__ = ["Hub"]
 _GOING_AWAY: Final = 1001
 _POLICY: Final = 1008
 _REPLACED: Final = 4000
+_INTERNAL: Final = 1011
 _REVOKED: Final = 4001
 
 _MEMORY_STEP_MS: Final = 60_000
@@ -53,11 +60,23 @@ class Hub:
     """Routes sealed calls between callers and listeners of one relay.
 
     ``ids`` mints call ids: 128 random bits each, 1-64 of ``[A-Za-z0-9_-]``. ``started`` is when the relay
-    started: what was sealed before may have been handed out by its predecessor (protocol §5).
+    started: what was sealed before may have been handed out by its predecessor (protocol §5). Without a
+    ``store`` there are no durable calls; ``lease_ids`` mints their UUIDs, and ``reach`` is told of each point
+    that `ringline.relay.faults` names.
+
+    Raises `ringline.relay.store.StoreError`.
     """
 
     def __init__(
-        self, settings: Settings, authority: Authority, ids: Callable[[], str], started: Instant
+        self,
+        settings: Settings,
+        authority: Authority,
+        ids: Callable[[], str],
+        started: Instant,
+        *,
+        store: CallStore | None = None,
+        lease_ids: Callable[[], str] | None = None,
+        reach: Callable[[str], None] | None = None,
     ) -> None:
         self._settings = settings
         self._counters: dict[str, int] = defaultdict(int)
@@ -94,6 +113,51 @@ class Hub:
             authority, self._book, self._presence, self._hourly, self._turns, started=started.wall
         )
         self._draining = False
+        self.durable: DurableCalls | None = None
+        """The durable calls of a relay that has a store for them."""
+        if store is not None:
+            assert lease_ids is not None
+            self.durable = DurableCalls(
+                settings,
+                authority,
+                store,
+                self._sessions,
+                self._presence,
+                self._timers,
+                self._counters,
+                ids,
+                lease_ids,
+                reach,
+            )
+            self._admission.stock = self.durable
+            self._calls.is_stored = self.durable.owns
+            self.durable.open(started)
+        self._records = Records(self._book, self._calls, self.durable)
+
+    def _effects(self, now: Instant) -> list[Effect]:
+        """End an event: hand out what it made possible, close what it broke, and return what follows."""
+        durable = self.durable
+        if durable is not None:
+            durable.serve(now)
+            while durable.to_close:
+                session = self._sessions.get(durable.to_close.pop())
+                if session is not None:
+                    self._part(session, _INTERNAL, "store", now)
+        return self._sessions.take()
+
+    @property
+    def unsaved(self) -> bool:
+        """True if effects wait for `commit`."""
+        return self.durable is not None and self.durable.unsaved
+
+    def commit(self, now: Instant) -> list[Effect]:
+        """Make durable what was written since the last time: the edge does so once per turn of its loop.
+
+        What follows from it is among the effects; when it fails, that is what follows (protocol §6).
+        """
+        if self.durable is not None:
+            self.durable.commit(now)
+        return self._effects(now)
 
     # --- connections
 
@@ -115,8 +179,8 @@ class Hub:
         )
         self._sessions.add(session)
         if self._draining:
-            self._calls.part(session, _GOING_AWAY, self._farewell, now)
-        return self._sessions.take()
+            self._part(session, _GOING_AWAY, self._farewell, now)
+        return self._effects(now)
 
     def connect_listener(
         self,
@@ -146,27 +210,42 @@ class Hub:
         )
         self._sessions.add(session)
         if self._draining:
-            self._calls.part(session, _GOING_AWAY, self._farewell, now)
-            return self._sessions.take()
+            self._part(session, _GOING_AWAY, self._farewell, now)
+            return self._effects(now)
         known = self._presence.find(handle, instance)
         if known is not None and known.connection is not None:
             before = self._sessions.get(known.connection)
             assert before is not None
+            if self.durable is not None:
+                self.durable.detach(before, now, lost=False)
             # It is forgotten, so that its late close changes nothing (protocol §5).
             self._sessions.close(before, _REPLACED, "replaced")
             self._counters["connections_replaced"] += 1
         session.instance = self._presence.join(handle, instance, connection, boot, capacity, durable=durable)
         self._calls.offer_again(session.instance)
-        return self._sessions.take()
+        if self.durable is not None:
+            self.durable.arrive(session.instance, now)
+        return self._effects(now)
 
-    def disconnect(self, connection: int, now: Instant) -> list[Effect]:
-        """A connection is gone, by whoever's doing. Its number may be one that the hub closed itself."""
+    def disconnect(self, connection: int, now: Instant, *, clean: bool = False) -> list[Effect]:
+        """A connection is gone, by whoever's doing; ``clean``: the peer has closed it.
+
+        Its number may be one that the hub closed itself.
+        """
         self._let_happen(now)
         session = self._sessions.get(connection)
         self._sessions.forget(connection)
         if session is not None:
+            if self.durable is not None:
+                self.durable.detach(session, now, lost=not clean)
             self._calls.detach(session, now)
-        return self._sessions.take()
+        return self._effects(now)
+
+    def _part(self, session: Session, code: int, reason: str, now: Instant) -> None:
+        """Close a connection; for its calls it is gone."""
+        if self.durable is not None:
+            self.durable.detach(session, now, lost=False)
+        self._calls.part(session, code, reason, now)
 
     # --- messages
 
@@ -179,8 +258,20 @@ class Hub:
             frame = session.read(payload, now.mono)
             if isinstance(frame, Refusal):
                 self._refuse(session, frame, now)
+            elif isinstance(frame, CallRequest):
+                self._request(session, frame, now)
+            elif isinstance(frame, CancelCall):
+                call = self._book.find(frame.call_id)
+                if call is None and self.durable is not None:
+                    self.durable.cancel(session, frame, now)
+                else:
+                    self._cancellation.ask(call, frame.call_id, session.handle, session.connection)
+            elif frame.lease_id is UNSET or self.durable is None or self._book.find(frame.call_id):
+                self._calls.hear(session, frame, now)
             else:
-                self._act(session, frame, now)
+                self.durable.hear(session, frame, now)
+        if self.durable is not None and (self._presence.stirred or self.durable.to_close):
+            return self._effects(now)
         return self._sessions.take()
 
     def binary(self, connection: int, now: Instant) -> list[Effect]:
@@ -189,16 +280,7 @@ class Hub:
         session = self._sessions.get(connection)
         if session is not None:
             self._refuse(session, session.binary(now.mono), now)
-        return self._sessions.take()
-
-    def _act(self, session: Session, frame: Inbound, now: Instant) -> None:
-        if isinstance(frame, CallRequest):
-            self._request(session, frame, now)
-        elif isinstance(frame, CancelCall):
-            call = self._book.find(frame.call_id)
-            self._cancellation.ask(call, frame.call_id, session.handle, session.connection)
-        else:
-            self._calls.hear(session, frame, now)
+        return self._effects(now)
 
     def _request(self, session: Session, request: CallRequest, now: Instant) -> None:
         verdict = self._admission.judge(session, request, now)
@@ -207,6 +289,12 @@ class Hub:
             self._calls.admit(session, verdict, now)
         elif isinstance(verdict, Call):
             self._calls.repeat(session, request, verdict)
+        elif isinstance(verdict, Storable):
+            assert self.durable is not None
+            self.durable.admit(session, request, verdict.digest, now)
+        elif isinstance(verdict, CallRow):
+            assert self.durable is not None
+            self.durable.repeat(session, request, verdict, now)
         else:
             self._turn_away(session, request, verdict, now)
 
@@ -235,7 +323,7 @@ class Hub:
         if refusal.answer is not None:
             self._sessions.send(session.connection, refusal.answer)
         if refusal.closes:
-            self._calls.part(session, _POLICY, "frames", now)
+            self._part(session, _POLICY, "frames", now)
 
     # --- HTTP
 
@@ -245,56 +333,52 @@ class Hub:
         It comes at once, or within the wait of protocol §7.
         """
         self._let_happen(now)
-        self._cancellation.ask_by_http(self._book.find(call_id), caller, request, now.mono)
-        return self._sessions.take()
+        call = self._book.find(call_id)
+        if call is None and self.durable is not None:
+            self.durable.cancel_by_http(caller, call_id, request, now)
+        else:
+            self._cancellation.ask_by_http(call, caller, request, now.mono)
+        return self._effects(now)
 
     def record(self, identity: str, call_id: str, now: Instant) -> CallRecord | None:
-        """Return a call's record to either of its parties, None to all others (protocol §9).
-
-        Only its caller sees the outcome; each such reading counts as a sending of it (protocol §4).
-        """
-        call = self._current(call_id, now)
-        if call is None or identity not in (call.caller, call.callee):
-            return None
-        shown = identity == call.caller and self._calls.may_send_again(call)
-        return call.record(with_outcome=shown)
+        """See `Records.get`."""
+        return self._records.get(identity, call_id, now)
 
     def records(
-        self, identity: str, role: Party, state: str | None, cursor: int | None, limit: int, now: Instant
+        self, identity: str, role: Party, state: str | None, cursor: str | None, limit: int, now: Instant
     ) -> CallList:
-        """Return up to ``limit`` records of the calls in which ``identity`` had ``role``, newest first.
+        """See `Records.page`; ``state`` is a word of protocol §9."""
+        return self._records.page(identity, role, state, cursor, limit, now)
 
-        ``state`` is a word of protocol §9; ``cursor`` is the ``next`` of the page before. Outcomes are
-        never in a list. A page may be short, or empty, and still have a next one.
-        """
-        return self._book.page(role, identity, state, cursor, limit, now.mono)
+    def acknowledge(self, caller: str, call_id: str, now: Instant) -> Acknowledged:
+        """See `Records.acknowledge`."""
+        return self._records.acknowledge(caller, call_id, now)
 
-    def acknowledge(
-        self, caller: str, call_id: str, now: Instant
-    ) -> Literal["acknowledged", "running", "missing"]:
-        """Forget the outcome of an ended call of ``caller``; its record stays (protocol §9)."""
-        call = self._current(call_id, now)
-        if call is None or call.caller != caller:
-            return "missing"
-        if not call.ended:
-            return "running"
-        self._book.drop_outcome(call)
-        return "acknowledged"
-
-    def _current(self, call_id: str, now: Instant) -> Call | None:
-        """Look a call up between two events, when records that are over may still be there."""
-        self._book.purge(now.mono)
-        return self._book.find(call_id)
+    def replay(self, callee: str, call_id: str, now: Instant) -> Literal["replayed", "conflict", "missing"]:
+        """See `ringline.relay.mailbox.Mailbox.replay`; only durable calls are ever parked."""
+        if self.durable is not None and self._book.find(call_id) is None:
+            return self.durable.mailbox.replay(callee, call_id, now)
+        call = self._book.find(call_id)
+        return "missing" if call is None or call.callee != callee else "conflict"
 
     def parties(self, a: str, b: str, now: Instant) -> bool:
         """True if a call between the two was admitted within the last 96 h, in either direction."""
-        return self._parties.get((a, b) if a < b else (b, a), now.mono) is not None
+        if self._parties.get((a, b) if a < b else (b, a), now.mono) is not None:
+            return True
+        return self.durable is not None and self.durable.met(a, b, now)
 
     # --- credentials
 
     def revoke(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
-        """End all connections that logged in under a card that is revoked (protocol §2, §10)."""
-        return self._end_log_ins(handle, card_id, _REVOKED, "revoked", now)
+        """End all connections that logged in under a revoked card, and what it sealed (protocol §2, §10)."""
+        effects = self._end_log_ins(handle, card_id, _REVOKED, "revoked", now)
+        return effects + self.recheck(handle, now)
+
+    def recheck(self, handle: str, now: Instant) -> list[Effect]:
+        """End the durable calls for which ``handle`` has no authority, or grants none, any more."""
+        if self.durable is not None:
+            self.durable.recheck(handle, now)
+        return self._effects(now)
 
     def close_card(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
         """Send away all connections that logged in under a card that no longer logs in (protocol §2).
@@ -307,8 +391,8 @@ class Hub:
         self._let_happen(now)
         for session in self._sessions.of(handle):
             if session.card_id == card_id:
-                self._calls.part(session, code, reason, now)
-        return self._sessions.take()
+                self._part(session, code, reason, now)
+        return self._effects(now)
 
     # --- stopping
 
@@ -329,10 +413,12 @@ class Hub:
             self._calls.farewell = self._farewell
             self._admission.drain_retry_ms = self._settings.drain_retry_ms
             self._timers.set(DrainOver(), now.mono + self._settings.drain_bound_ms)
+            if self.durable is not None:
+                self.durable.drain()
             for session in self._sessions:
                 if not session.closing and session.idle:
-                    self._calls.part(session, _GOING_AWAY, self._farewell, now)
-        return self._sessions.take()
+                    self._part(session, _GOING_AWAY, self._farewell, now)
+        return self._effects(now)
 
     def drained(self) -> bool:
         """True if the hub is stopping and every connection was told to close."""
@@ -342,7 +428,7 @@ class Hub:
         self._calls.give_up_all(now)
         for session in self._sessions:
             if not session.closing:
-                self._calls.part(session, _GOING_AWAY, self._farewell, now)
+                self._part(session, _GOING_AWAY, self._farewell, now)
 
     # --- time
 
@@ -361,7 +447,7 @@ class Hub:
         self._turns.purge(now.mono)
         self._presence.purge(now.mono)
         self._parties.purge(now.mono)
-        return self._sessions.take()
+        return self._effects(now)
 
     def _let_happen(self, now: Instant) -> None:
         for alarm in self._timers.expired(now.mono):
@@ -378,22 +464,29 @@ class Hub:
             case ReleaseDue():
                 self._sessions.release(alarm.connection, now.mono)
             case CancelWaited():
-                self._cancellation.waited(alarm.request)
+                if self.durable is None or not self.durable.waited(alarm.request):
+                    self._cancellation.waited(alarm.request)
             case RecordsOver():
                 self._book.purge(now.mono)
             case DrainOver():
                 self._stop(now)
             case _:
-                assert_never(alarm)
+                assert self.durable is not None
+                self.durable.happen(alarm, now)
 
     # --- telemetry
 
     def snapshot(self) -> dict[str, int]:
         """Return counters since the start, and present numbers; nothing in it names anybody."""
-        return dict(self._counters) | {
-            "now_callers": self._sessions.count(Role.CALLER),
-            "now_listeners": self._sessions.count(Role.LISTENER),
-            "now_calls": self._book.unfinished,
-            "now_records": self._book.records,
-            "now_outcome_bytes": self._book.outcome_bytes,
-        }
+        stored = {} if self.durable is None else self.durable.snapshot()
+        return (
+            dict(self._counters)
+            | stored
+            | {
+                "now_callers": self._sessions.count(Role.CALLER),
+                "now_listeners": self._sessions.count(Role.LISTENER),
+                "now_calls": self._book.unfinished,
+                "now_records": self._book.records,
+                "now_outcome_bytes": self._book.outcome_bytes,
+            }
+        )

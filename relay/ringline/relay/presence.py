@@ -4,10 +4,14 @@ An instance outlives its connections: a call that was handed to it is never give
 """
 
 import heapq
-from typing import Final, Literal, TypeAlias, final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ringline.relay.calls import Call
 from ringline.relay.recent import Recent
+
+if TYPE_CHECKING:
+    from ringline.relay.errands import Errand
 
 __all__ = ["Instance", "NoPlace", "Presence"]
 
@@ -21,7 +25,7 @@ _SLACK: Final = 16
 class Instance:
     """One listener with its journal. ``connection`` is the one that now holds its calls, None while lost."""
 
-    __slots__ = ("boot", "calls", "capacity", "connection", "durable", "handle", "id", "turn")
+    __slots__ = ("boot", "calls", "capacity", "connection", "durable", "handle", "id", "leases", "turn")
 
     def __init__(self, handle: str, instance: str) -> None:
         self.handle = handle
@@ -31,14 +35,21 @@ class Instance:
         self.capacity = 0
         self.connection: int | None = None
         self.calls: dict[str, Call] = {}
-        """Its unfinished calls, in the order of their hand-out."""
+        """Its unfinished sync calls, in the order of their hand-out."""
+        self.leases: dict[str, Errand] = {}
+        """The durable calls that its connection has in hand; gone with the connection."""
         self.turn = 0
         """Which entry of its handle's queue is the valid one."""
 
     @property
     def full(self) -> bool:
-        """True if it has no free place."""
-        return len(self.calls) >= self.capacity
+        """True if it has no free place; calls of both modes take one each (protocol §6)."""
+        return len(self.calls) + len(self.leases) >= self.capacity
+
+    @property
+    def load(self) -> float:
+        """The share of its places that is taken."""
+        return (len(self.calls) + len(self.leases)) / self.capacity
 
 
 @final
@@ -76,7 +87,7 @@ class _Desk:
             return
         self._turn += 1
         instance.turn = self._turn
-        heapq.heappush(self._queue, (len(instance.calls) / instance.capacity, self._turn, instance))
+        heapq.heappush(self._queue, (instance.load, self._turn, instance))
         if len(self._queue) > 2 * self.connected + _SLACK:
             self._queue = [entry for entry in self._queue if entry[1] == entry[2].turn]
             heapq.heapify(self._queue)
@@ -99,13 +110,17 @@ class Presence:
     A conversation that an instance took stays with it for ``affinity`` ms (protocol §5).
     """
 
-    __slots__ = ("_desks", "_share", "_taken")
+    __slots__ = ("_desks", "_share", "_taken", "hungry", "stirred")
 
     def __init__(self, *, share: int, affinity: int) -> None:
         self._desks: dict[str, _Desk] = {}
         self._share = share
         # The id, not the instance: one that comes back after it was forgotten is the same to its contexts.
         self._taken: Recent[tuple[str, str, str], str] = Recent(life=affinity)
+        self.hungry: set[str] = set()
+        """Handles with durable calls that wait for a place."""
+        self.stirred: set[str] = set()
+        """Handles of which durable calls may be handed out now."""
 
     def find(self, handle: str, instance: str) -> Instance | None:
         """Return the instance, connected or lost, None when it holds nothing and is not connected."""
@@ -165,6 +180,12 @@ class Presence:
         """The instance took the call, so its conversation lives there from now on."""
         self._taken.put((call.caller, call.callee, call.correlation_id), instance.id, now)
 
+    def bind_conversation(
+        self, caller: str, callee: str, correlation_id: str, instance: Instance, now: int
+    ) -> None:
+        """The instance took a durable call of this conversation."""
+        self._taken.put((caller, callee, correlation_id), instance.id, now)
+
     def release(self, call: Call, instance: Instance) -> None:
         """Take an ended call out of its instance's hands. One that is lost and empty is forgotten."""
         desk = self._desks[instance.handle]
@@ -175,7 +196,68 @@ class Presence:
         else:
             del desk.taken_by[call.caller]
         desk.requeue(instance)
+        if self.hungry and instance.handle in self.hungry:
+            self._feed(instance.handle)
         self._tidy(desk, instance)
+
+    # --- durable calls (protocol §6)
+
+    def connected(self) -> Iterator[Instance]:
+        """Yield every instance that has a connection."""
+        for desk in tuple(self._desks.values()):
+            yield from [i for i in desk.instances.values() if i.connection is not None]
+
+    def durable_instances(self, callee: str) -> list[Instance]:
+        """Return the connected instances that take durable calls."""
+        desk = self._desks.get(callee)
+        if desk is None:
+            return []
+        return [i for i in desk.instances.values() if i.durable and i.connection is not None]
+
+    def takes_durable(self, callee: str) -> bool:
+        """True if an instance that takes durable calls has a free place."""
+        return any(not instance.full for instance in self.durable_instances(callee))
+
+    def hand(
+        self, caller: str, callee: str, correlation_id: str, now: int, *, suspect: bool
+    ) -> Instance | None:
+        """Return the instance that is to take a durable call now, None when it has to wait.
+
+        A ``suspect`` has come to nothing before: a connection has one of them in hand at most, so that
+        a call that ends its listener takes no other such call with it.
+        """
+        instances = self.durable_instances(callee)
+        taken_by = self._taken.get((caller, callee, correlation_id), now)
+        home = [instance for instance in instances if instance.id == taken_by]
+        free = [
+            instance
+            for instance in home or instances
+            if not instance.full and not (suspect and _has_suspect(instance))
+        ]
+        return min(free, key=lambda instance: instance.load, default=None)
+
+    def put(self, errand: "Errand", instance: Instance) -> None:
+        """Put a durable call into an instance's hands."""
+        instance.leases[errand.id] = errand
+        self._desks[instance.handle].requeue(instance)
+
+    def unhand(self, errand: "Errand", instance: Instance) -> None:
+        """Take a durable call out of an instance's hands."""
+        del instance.leases[errand.id]
+        desk = self._desks.get(instance.handle)
+        if desk is not None:
+            desk.requeue(instance)
+        if instance.handle in self.hungry:
+            self._feed(instance.handle)
+
+    def clear(self, instance: Instance) -> None:
+        """Take every durable call out of an instance's hands: nothing is known of them any more."""
+        instance.leases.clear()
+        self._desks[instance.handle].requeue(instance)
+
+    def _feed(self, handle: str) -> None:
+        self.hungry.discard(handle)
+        self.stirred.add(handle)
 
     def _tidy(self, desk: _Desk, instance: Instance) -> None:
         if instance.connection is None and not instance.calls:
@@ -186,3 +268,7 @@ class Presence:
     def purge(self, now: int) -> None:
         """Forget the conversations that are over."""
         self._taken.purge(now)
+
+
+def _has_suspect(instance: Instance) -> bool:
+    return any(errand.row.attempts and errand.row.started_at is None for errand in instance.leases.values())

@@ -10,6 +10,7 @@ import logging
 import secrets
 import signal
 import socket
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -23,6 +24,7 @@ from uvicorn.server import ServerState
 
 from ringline.protocol import shapes
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.names import is_realm
 from ringline.protocol.suites import SUITES
@@ -32,12 +34,15 @@ from ringline.relay.directory import Directory
 from ringline.relay.doorkeeper import Doorkeeper
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
 from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
+from ringline.relay.faults import fault_points
 from ringline.relay.gate import FEATURES, RelayGate
 from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
 from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
+from ringline.relay.sqlite_calls import SqliteCalls
+from ringline.relay.store import StoreError
 from ringline.relay.switchboard import Switchboard
 from ringline.relay.telemetry import Telemetry
 from ringline.relay.tickets import Tickets
@@ -126,6 +131,7 @@ class RelayServer:
             self.port = listening.getsockname()[1]
             self._compose(options)
             stack.push_async_callback(self._registry.close)
+            stack.callback(self._calls.close)
             await self._serve(options, listening)
             stack.pop_all()
         logger.info("relay started on port %d, edge %s", self.port, options.edge)
@@ -147,7 +153,12 @@ class RelayServer:
         except ConfigError:
             store.close()
             raise
-        self.hub = Hub(settings, directory, lambda: secrets.token_urlsafe(16), started)
+        try:
+            self._calls = SqliteCalls(path, now=lambda: options.clock().wall)
+            self.hub = self._open_calls(self._calls, settings, directory, started)
+        except ConfigError:
+            store.close()
+            raise
         directory.met = self.hub.parties
         self.telemetry = Telemetry(self.hub.snapshot)
         self._board = Switchboard(self.hub, directory, options.clock, self.telemetry)
@@ -171,6 +182,29 @@ class RelayServer:
             board=self._board,
             settings=settings,
         )
+
+    def _open_calls(
+        self, calls: SqliteCalls, settings: Settings, directory: Directory, started: Instant
+    ) -> Hub:
+        """Take up the stored calls, and mend what a crash left behind."""
+        try:
+            for mended in calls.repair():
+                logger.warning("the stored calls were mended: %s", mended)
+            return Hub(
+                settings,
+                directory,
+                lambda: secrets.token_urlsafe(16),
+                started,
+                store=calls,
+                lease_ids=lambda: str(uuid.uuid4()),
+                reach=fault_points(),
+            )
+        except StoreError as error:
+            calls.close()
+            raise ConfigError(
+                f"the stored calls cannot be read: {error}",
+                next_step="restore the database from a copy, or name another file with --db",
+            ) from None
 
     async def _serve(self, options: RelayOptions, listening: socket.socket) -> None:
         settings = options.settings
@@ -250,6 +284,7 @@ class RelayServer:
         if self._date_timer is not None:
             self._date_timer.cancel()
         await self._server.wait_closed()
+        self._calls.close()
         await self._registry.close()
 
     async def _all_closed(self) -> None:
@@ -381,6 +416,7 @@ def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
     say(f"  HTTP      {relay.url}/v1/relay")
     say(f"  Health    {relay.url}/readyz")
     if options.db is None:
+        say("  Durable calls are kept in memory too, and forgotten when this relay stops.")
         say("  Keep data with  --db relay.db      Stop with  Ctrl-C")
     else:
         say("  Stop with  Ctrl-C")

@@ -18,6 +18,7 @@ from ringline.relay.settings import Settings
 
 if TYPE_CHECKING:
     from ringline.relay.calls import Call
+    from ringline.relay.errands import Errand
     from ringline.relay.presence import Instance
 
 __all__ = ["Held", "Inbound", "Refusal", "Role", "Session"]
@@ -71,6 +72,7 @@ class Session:
         "card_id",
         "closing",
         "connection",
+        "errands",
         "handle",
         "held",
         "instance",
@@ -99,6 +101,8 @@ class Session:
         """What a listener's connection serves, for as long as it is the one that does."""
         self.calls: dict[str, Call] = {}
         """The calls that a caller's connection is attached to, until they end (protocol §5)."""
+        self.errands: dict[str, Errand] = {}
+        """The durable ones of them."""
         self.unanswered: dict[str, tuple[str | None, int]] = {}
         """Correlation id → message id of the requests that wait for a first answer, and how many."""
         self.held: deque[Held] = deque()
@@ -115,12 +119,12 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        """True if no unfinished call needs this connection."""
-        return not self.calls and (self.instance is None or not self.instance.calls)
+        """True if no unfinished call needs this connection; a stored one can wait for another."""
+        return not self.calls and (self.instance is None or not (self.instance.calls or self.instance.leases))
 
     def read(self, payload: bytes, now: int) -> Inbound | Refusal:
         """Read one text message at ``now`` (ms, the clock that never goes back)."""
-        if (hurried := self._count(now)) is not None:
+        if self._frames_per_second and (hurried := self._count(now)) is not None:
             return hurried
         # protocol §2 "Size": over the connection's own limit it is not parsed, so the answer has no ids.
         if len(payload) > self._limit:
@@ -147,7 +151,7 @@ class Session:
 
     def binary(self, now: int) -> Refusal:
         """Refuse a binary message: no frame is one (protocol §2)."""
-        return self._count(now) or self._refuse(None, now)
+        return (self._frames_per_second and self._count(now)) or self._refuse(None, now)
 
     def _refuse(self, correlation_id: str | None, now: int) -> Refusal:
         """Answer a refused frame; the one after the twentieth in a minute is also the last."""
@@ -161,8 +165,6 @@ class Session:
     def _count(self, now: int) -> Refusal | None:
         """Count a message against the frames per second (protocol §4 "Budgets")."""
         most = self._frames_per_second
-        if not most:
-            return None
         if self._frame_rate is None:
             self._frame_rate = Rate(_SECOND_MS)
         seen = self._frame_rate.add(now)

@@ -63,7 +63,23 @@ TABLE: Final[Mapping[str, Setting]] = {
         "open at once for one handle, both roles together"),
     "KEY_FETCHES_PER_MINUTE": Setting(_Q, limits.KEY_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
         "for keys by one identity"),
+    "STORED_CALLS": Setting(_Q, limits.STORED_CALLS, "calls", 0, 10_000_000,
+        "durable and unfinished, to one callee"),
+    "STORED_REQUEST_BYTES": Setting(_Q, limits.STORED_REQUEST_BYTES, "bytes", 0, 64 * _GIB,
+        "of request ciphertext stored for one callee"),
+    "STORED_OUTCOME_BYTES": Setting(_Q, limits.STORED_OUTCOME_BYTES, "bytes", 0, 64 * _GIB,
+        "of outcomes stored of one callee's calls; more stops admission, not outcomes"),
+    "STORED_CALLS_PER_PAIR": Setting(_Q, limits.STORED_CALLS_PER_PAIR, "calls", 0, 10_000_000,
+        "durable and unfinished, of one caller to one callee"),
+    "STORED_PAIR_PERCENT": Setting(_Q, limits.STORED_PAIR_PERCENT, "percent", 0, 100,
+        "of a callee's bytes that one caller may take"),
+    "STORED_UNLISTED_PERCENT": Setting(_Q, limits.STORED_UNLISTED_PERCENT, "percent", 0, 100,
+        "of a callee's quotas that callers not on its list may take together"),
+    "STARTS": Setting(_Q, limits.STARTS, "starts", 0, 1_000_000,
+        "of durable calls of one caller to one callee within STARTS_WINDOW_MS; later ones wait"),
     # --- bounds of budgets
+    "STARTS_WINDOW_MS": Setting(_B, limits.DAY_MS, "ms", 1, _DAY_MS,
+        "over which starts of durable calls are counted"),
     "BUDGET_WINDOW_MS": Setting(_B, limits.HOUR_MS, "ms", 1, _DAY_MS,
         "over which the hourly budgets are counted"),
     "TURN_WINDOW_MS": Setting(_B, limits.TURN_WINDOW_MS, "ms", 1, _DAY_MS,
@@ -87,6 +103,27 @@ TABLE: Final[Mapping[str, Setting]] = {
         "of outcomes kept with records at most, oldest out"),
     "PARTY_LIFE_MS": Setting(_B, limits.CARD_GRACE_MS, "ms", 1, 30 * _DAY_MS,
         "for which the two sides of a call may see each other's keys"),
+    # --- durable calls (protocol §6)
+    "DURABLE_LIFE_MS": Setting(_B, limits.DURABLE_LIFE_MS, "ms", 1, limits.DURABLE_LIFE_MS,
+        "from admission to execute_by at most"),
+    "LEASE_MS": Setting(_B, limits.LEASE_MS, "ms", 1, _DAY_MS,
+        "from hand-out to acceptance"),
+    "REBIND_MS": Setting(_B, limits.REBIND_MS, "ms", 0, limits.DURABLE_LIFE_MS,
+        "for an instance to return to what it has begun"),
+    "ATTEMPTS": Setting(_B, limits.ATTEMPTS, "attempts", 1, 1_000,
+        "counted, the last of which parks a durable call"),
+    "UNCOUNTED_ATTEMPTS": Setting(_B, limits.UNCOUNTED_ATTEMPTS, "attempts", 1, 1_000,
+        "not counted, the last of which parks a durable call"),
+    "BACK_OFF_MS": Setting(_B, limits.BACK_OFF_MS, "ms", 1, _DAY_MS,
+        "that a durable call rests after an attempt that is not counted; doubled each time"),
+    "BACK_OFF_MOST_MS": Setting(_B, limits.BACK_OFF_MOST_MS, "ms", 1, _DAY_MS,
+        "that a durable call rests at most"),
+    "MIN_REMAINING_MS": Setting(_B, 0, "ms", 0, limits.DURABLE_LIFE_MS,
+        "until execute_by with which a durable call is still handed out"),
+    "STOP_WAIT_MS": Setting(_B, limits.CANCEL_WAIT_MS, "ms", 0, _DAY_MS,
+        "for a listener to stop a begun durable call whose time is over"),
+    "STORED_RECORD_LIFE_MS": Setting(_B, limits.STORED_RECORD_LIFE_MS, "ms", 1, 30 * _DAY_MS,
+        "from execute_by until the record of a durable call and its outcome are deleted"),
     # --- cancellation (protocol §7)
     "CANCEL_WAIT_MS": Setting(_B, limits.CANCEL_WAIT_MS, "ms", 0, _DAY_MS,
         "that an HTTP cancel waits for the listener"),
@@ -102,6 +139,10 @@ TABLE: Final[Mapping[str, Setting]] = {
     # --- this process
     "UNKNOWN_HANDLE_RELEASE_MS": Setting(_P, limits.UNKNOWN_HANDLE_RELEASE_MS, "ms", 0, 60_000,
         "from the receipt to an unknown_handle, 401, 403 or 404"),
+    "MAILBOX_RETRY_MS": Setting(_P, 60_000, "ms", 0, _DAY_MS,
+        "after which a caller is told to try a full mailbox again"),
+    "STORE_RETRY_MS": Setting(_P, 2_000, "ms", 1, _DAY_MS,
+        "after which a store that failed is tried again"),
     "PARTIES": Setting(_P, 1_000_000, "pairs", 1, 100_000_000,
         "of parties remembered at most, oldest out"),
     "MAX_BUFFERED_BYTES": Setting(_P, 16 * 1_048_576, "bytes", limits.LISTENER_FRAME_BYTES, 16 * _GIB,
@@ -144,6 +185,14 @@ class Settings:
     frames_per_second: int = _of("FRAMES_PER_SECOND")
     connections_per_identity: int = _of("CONNECTIONS_PER_IDENTITY")
     key_fetches_per_minute: int = _of("KEY_FETCHES_PER_MINUTE")
+    stored_calls: int = _of("STORED_CALLS")
+    stored_request_bytes: int = _of("STORED_REQUEST_BYTES")
+    stored_outcome_bytes: int = _of("STORED_OUTCOME_BYTES")
+    stored_calls_per_pair: int = _of("STORED_CALLS_PER_PAIR")
+    stored_pair_percent: int = _of("STORED_PAIR_PERCENT")
+    stored_unlisted_percent: int = _of("STORED_UNLISTED_PERCENT")
+    starts: int = _of("STARTS")
+    starts_window_ms: int = _of("STARTS_WINDOW_MS")
     budget_window_ms: int = _of("BUDGET_WINDOW_MS")
     turn_window_ms: int = _of("TURN_WINDOW_MS")
     affinity_ms: int = _of("AFFINITY_MS")
@@ -155,12 +204,24 @@ class Settings:
     records: int = _of("RECORDS")
     record_outcome_bytes: int = _of("RECORD_OUTCOME_BYTES")
     party_life_ms: int = _of("PARTY_LIFE_MS")
+    durable_life_ms: int = _of("DURABLE_LIFE_MS")
+    lease_ms: int = _of("LEASE_MS")
+    rebind_ms: int = _of("REBIND_MS")
+    attempts: int = _of("ATTEMPTS")
+    uncounted_attempts: int = _of("UNCOUNTED_ATTEMPTS")
+    back_off_ms: int = _of("BACK_OFF_MS")
+    back_off_most_ms: int = _of("BACK_OFF_MOST_MS")
+    min_remaining_ms: int = _of("MIN_REMAINING_MS")
+    stop_wait_ms: int = _of("STOP_WAIT_MS")
+    stored_record_life_ms: int = _of("STORED_RECORD_LIFE_MS")
     cancel_wait_ms: int = _of("CANCEL_WAIT_MS")
     ping_interval_ms: int = _of("PING_INTERVAL_MS")
     ping_timeout_ms: int = _of("PING_TIMEOUT_MS")
     undecodable_frames: int = _of("UNDECODABLE_FRAMES")
     undecodable_window_ms: int = _of("UNDECODABLE_WINDOW_MS")
     unknown_handle_release_ms: int = _of("UNKNOWN_HANDLE_RELEASE_MS")
+    mailbox_retry_ms: int = _of("MAILBOX_RETRY_MS")
+    store_retry_ms: int = _of("STORE_RETRY_MS")
     parties: int = _of("PARTIES")
     max_buffered_bytes: int = _of("MAX_BUFFERED_BYTES")
     drain_bound_ms: int = _of("DRAIN_BOUND_MS")

@@ -6,21 +6,23 @@ one is looked at.
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, assert_never, final
 
 from ringline.protocol import codec
+from ringline.protocol.errors import HttpProblem
 from ringline.relay.auth import Login
 from ringline.relay.clock import Clock
 from ringline.relay.directory import Directory
 from ringline.relay.edge import Connection
 from ringline.relay.effects import CancelAnswer, Close, Decided, Effect, Retire, Send
 from ringline.relay.hub import Hub
+from ringline.relay.store import StoreError
 from ringline.relay.telemetry import Telemetry
 from ringline.relay.tenure import Tenures
 
-__all__ = ["CallerLine", "ListenerLine", "Switchboard"]
+__all__ = ["CallerLine", "ListenerLine", "Switchboard", "store_problem"]
 
 _TENURE_LOOK_S: Final = 60.0
 """Ends of cards are wall-clock times, so a timer that sleeps longer could miss a step of that clock."""
@@ -46,6 +48,7 @@ class Switchboard:
         self._tenures = Tenures()
         self._tenure_timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Event | None = None
+        self._commit: asyncio.Handle | None = None
 
     # --- connections
 
@@ -72,7 +75,7 @@ class Switchboard:
             self._held[login.handle] = left
         else:
             del self._held[login.handle]
-        self.perform(self.hub.disconnect(connection.id, self.clock()))
+        self.perform(self.hub.disconnect(connection.id, self.clock(), clean=clean))
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the hub said, in its order, and set the timer for what it wants next."""
@@ -98,7 +101,51 @@ class Switchboard:
                     assert_never(effect)
         if self._drained is not None and self.hub.drained():
             self._drained.set()
+        if self._commit is None and self.hub.unsaved:
+            # What else arrives in this turn of the loop is in the same transaction.
+            self._commit = self._loop.call_soon(self.commit)
         self._arm()
+
+    # --- what is stored
+
+    @property
+    def fault(self) -> str | None:
+        """Why durable calls cannot be stored now, None when they can or never are."""
+        return None if self.hub.durable is None else self.hub.durable.fault
+
+    def commit(self) -> None:
+        """End the turn: make durable what was written in it, then say what waited for that."""
+        if self._commit is not None:
+            self._commit.cancel()
+            self._commit = None
+        self.perform(self.hub.commit(self.clock()))
+
+    @contextmanager
+    def settled(self) -> Generator[None]:
+        """Look at calls, or change some, with nothing uncommitted before or after.
+
+        Raises `HttpProblem` (503) when the store fails; then nothing was changed.
+        """
+        if self.hub.unsaved:
+            self.commit()
+        try:
+            yield
+        except StoreError as error:
+            if self.hub.durable is not None and self.fault is None:
+                self.hub.durable.fail(error, self.clock())
+            self.commit()
+            raise store_problem() from None
+        if self.hub.unsaved:
+            self.commit()
+            if self.fault is not None:
+                raise store_problem()
+        else:
+            # A replay may have made something to hand out.
+            self.perform(self.hub.commit(self.clock()))
+
+    def recheck(self, handle: str) -> None:
+        """What ``handle`` allows has changed: end the stored calls that it allows no more."""
+        self.perform(self.hub.recheck(handle, self.clock()))
 
     # --- HTTP requests that wait
 
@@ -209,6 +256,15 @@ class Switchboard:
             if timer is not None:
                 timer.cancel()
         self._timer = self._tenure_timer = None
+        if self._commit is not None:
+            self.commit()
+
+
+def store_problem() -> HttpProblem:
+    """Return the 503 of a relay whose calls cannot be read or written."""
+    return HttpProblem(
+        "the relay's storage fails; nothing was changed", code="unavailable", retry_after_ms=5_000
+    )
 
 
 @final

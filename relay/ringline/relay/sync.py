@@ -84,6 +84,8 @@ class SyncCalls:
         self._timers = timers
         self._counters = counters
         self._ids = ids
+        self.is_stored: Callable[[str, str], bool] | None = None
+        """Tells of a call id and a handle whether it is a durable call to it."""
         self.farewell: str | None = None
         """Set while the relay stops: why a connection that has become idle is closed."""
 
@@ -237,7 +239,10 @@ class SyncCalls:
     def _answer_late(self, session: Session, frame: ListenerToRelay) -> None:
         # protocol §3, §5: the call is not, or no longer, in these hands; only answers to a cancel stay
         # unanswered, or the two sides would go on for ever.
-        if isinstance(frame, CallCancelled | CallNotCancelled):
+        if self.is_stored is not None and self.is_stored(frame.call_id, session.handle):
+            # protocol §3: every frame of a durable call names its lease.
+            self._sessions.send(session.connection, _PROTOCOL_ERROR)
+        elif isinstance(frame, CallCancelled | CallNotCancelled):
             self._counters["cancels_late"] += 1
         else:
             self._counters["frames_late"] += 1

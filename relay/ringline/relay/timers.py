@@ -16,10 +16,18 @@ __all__ = [
     "BoundPassed",
     "CancelWaited",
     "DrainOver",
+    "DurableAlarm",
     "GraceOver",
     "HoldOver",
+    "LeaseLapses",
+    "RebindOver",
     "RecordsOver",
     "ReleaseDue",
+    "RestOver",
+    "StopOver",
+    "StoreDue",
+    "StoreRetry",
+    "SyncAlarm",
     "Timers",
 ]
 
@@ -70,7 +78,52 @@ class DrainOver(Struct, frozen=True):
     """Running calls had their time: the relay stops."""
 
 
-Alarm: TypeAlias = BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | RecordsOver | DrainOver
+@final
+class LeaseLapses(Struct, frozen=True):
+    """A durable call was not accepted in time (protocol §6)."""
+
+    call_id: str
+
+
+@final
+class RebindOver(Struct, frozen=True):
+    """An instance did not come back for the durable calls that it has begun (protocol §6)."""
+
+    handle: str
+    instance: str
+
+
+@final
+class RestOver(Struct, frozen=True):
+    """A conversation of durable calls may be handed out again (protocol §6)."""
+
+    callee: str
+    caller: str
+    correlation_id: str
+
+
+@final
+class StopOver(Struct, frozen=True):
+    """A listener did not answer the relay's own request to stop a durable call (protocol §6.1)."""
+
+    call_id: str
+
+
+@final
+class StoreDue(Struct, frozen=True):
+    """The store may have calls whose time has come."""
+
+
+@final
+class StoreRetry(Struct, frozen=True):
+    """The store failed; it may work again."""
+
+
+DurableAlarm: TypeAlias = LeaseLapses | RebindOver | RestOver | StopOver | StoreDue | StoreRetry
+SyncAlarm: TypeAlias = (
+    BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | RecordsOver | DrainOver
+)
+Alarm: TypeAlias = SyncAlarm | DurableAlarm
 
 _SLACK: Final = 64
 

@@ -183,6 +183,10 @@ class Register:
     invalid: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     unreachable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     durable: set[str] = field(default_factory=set[str])
+    revoked: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    gone: set[str] = field(default_factory=set[str])
+    blocked: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    unlisted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def sender_valid(self, handle: str, card_id: str, now: Instant) -> bool:
         """See `ringline.relay.authority.Authority`."""
@@ -195,6 +199,22 @@ class Register:
     def takes_durable(self, callee: str) -> bool:
         """See `ringline.relay.authority.Authority`."""
         return callee in self.durable
+
+    def is_enrolled(self, handle: str) -> bool:
+        """See `ringline.relay.authority.Authority`."""
+        return handle not in self.gone
+
+    def is_revoked(self, handle: str, card_id: str) -> bool:
+        """See `ringline.relay.authority.Authority`."""
+        return (handle, card_id) in self.revoked
+
+    def blocks(self, callee: str, caller: str) -> bool:
+        """See `ringline.relay.authority.Authority`."""
+        return (callee, caller) in self.blocked
+
+    def lists(self, callee: str, caller: str) -> bool:
+        """See `ringline.relay.authority.Authority`."""
+        return (callee, caller) not in self.unlisted
 
 
 class Exchange:

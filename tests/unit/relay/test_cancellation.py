@@ -367,6 +367,7 @@ def test_each_answer_has_its_http_status() -> None:
         CancelAnswer.TOO_LATE: 409,
         CancelAnswer.UNKNOWN: 409,
         CancelAnswer.MISSING: 404,
+        CancelAnswer.UNAVAILABLE: 503,
     }
 
 
@@ -381,5 +382,5 @@ def test_nothing_is_kept_of_decided_requests() -> None:
         if n == 1:
             post(x, call, 10)
             x.wait(10_000)
-    assert x.hub._cancellation._asked == {}
-    assert x.hub._cancellation._call_of == {}
+    assert x.hub._cancellation._askers._asked == {}
+    assert x.hub._cancellation._askers._call_of == {}

@@ -572,11 +572,12 @@ def test_a_handle_reaches_itself_and_nobody_reaches_a_missing_one(desk: Desk) ->
     assert not desk.directory.may_reach("nobody", "nobody")
 
 
-def test_stored_calls_cannot_be_switched_on(desk: Desk) -> None:
+def test_stored_calls_are_off_until_the_owner_switches_them_on(desk: Desk) -> None:
     desk.publish(owner("bob"))
-    with refused("conflict"):
-        desk.policy("bob", offline=True)
     assert not desk.directory.takes_durable("bob")
+    desk.policy("bob", offline=True)
+    assert desk.directory.takes_durable("bob")
+    assert not desk.directory.takes_durable("nobody")
 
 
 def test_keys_are_seen_by_whoever_may_call_and_by_parties_of_a_call() -> None:

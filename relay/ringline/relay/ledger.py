@@ -1,0 +1,135 @@
+"""Write before word: the one way by which durable calls are written and by which anybody hears of them.
+
+What is said while something is not committed yet waits for the commit, in order, and is never said when the
+commit fails (protocol §6). What is said when everything is safe leaves at once.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias, final
+
+from ringline.protocol.frames import CallRequest, RelayToCaller, RelayToListener
+from ringline.relay.call_store import CallRow, CallStore
+from ringline.relay.effects import Decided, Retire
+from ringline.relay.sessions import Sessions
+
+__all__ = ["Ledger", "Step", "Undone"]
+
+Step: TypeAlias = Literal[
+    "admission", "start", "cancel", "attempt", "replay", "outcome", "end", "ack", "purge"
+]
+"""What a write is for; `ringline.relay.faults` names the points before and after their commits."""
+
+
+_Word: TypeAlias = tuple[int, RelayToCaller | RelayToListener] | Decided | Retire
+
+
+@final
+class Undone:
+    """Who must learn that what they sent in this turn was not stored."""
+
+    __slots__ = ("connections", "refused", "requests")
+
+    def __init__(self) -> None:
+        self.refused: list[tuple[int, CallRequest]] = []
+        """Call requests, which admitted nothing."""
+        self.connections: list[int] = []
+        """Connections that said anything else."""
+        self.requests: list[int] = []
+        """HTTP cancel requests."""
+
+
+@final
+class Ledger:
+    """The store of a relay together with the words that wait for its next commit."""
+
+    __slots__ = ("_reach", "_sessions", "_steps", "_waiting", "store", "undone", "unsaved")
+
+    def __init__(
+        self, store: CallStore, sessions: Sessions, reach: Callable[[str], None] | None = None
+    ) -> None:
+        self.store: Final = store
+        self.unsaved = False
+        """True if something was written since the last commit."""
+        self.undone = Undone()
+        self._sessions = sessions
+        self._reach = reach
+        self._steps: dict[Step, None] = {}
+        self._waiting: list[_Word] = []
+
+    # --- writing
+
+    def insert(self, row: CallRow, request: bytes) -> CallRow:
+        """See `CallStore.insert`."""
+        self._begin("admission")
+        return self.store.insert(row, request)
+
+    def swap(self, step: Step, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
+        """See `CallStore.swap`."""
+        self._begin(step)
+        return self.store.swap(before, after, outcome)
+
+    def note_start(self, caller: str, callee: str, at: int) -> None:
+        """See `CallStore.note_start`."""
+        self._begin("start")
+        self.store.note_start(caller, callee, at)
+
+    def forget(self, row: CallRow) -> None:
+        """See `CallStore.forget`."""
+        self._begin("purge")
+        self.store.forget(row)
+
+    def _begin(self, step: Step) -> None:
+        self.unsaved = True
+        self._steps[step] = None
+
+    # --- saying
+
+    def send(self, connection: int, frame: RelayToCaller | RelayToListener) -> None:
+        """Send a frame: at once, or behind the next commit."""
+        if self.unsaved:
+            self._waiting.append((connection, frame))
+        else:
+            self._sessions.send(connection, frame)
+
+    def say(self, effect: Decided | Retire) -> None:
+        """Let an effect happen: at once, or behind the next commit."""
+        if self.unsaved:
+            self._waiting.append(effect)
+        else:
+            self._sessions.effects.append(effect)
+
+    # --- the end of a turn
+
+    def commit(self) -> None:
+        """Make the turn durable, then say what waited for that.
+
+        Raises `ringline.relay.store.StoreError`; then `rollback` is due.
+        """
+        if self._reach is not None:
+            for step in self._steps:
+                self._reach(f"{step}.before")
+        self.store.commit()
+        if self._reach is not None:
+            for step in self._steps:
+                self._reach(f"{step}.after")
+        waiting = self._settle()
+        for word in waiting:
+            if isinstance(word, tuple):
+                self._sessions.send(*word)
+            else:
+                self._sessions.effects.append(word)
+
+    def rollback(self) -> Undone:
+        """Take the turn back; nothing of it is said. Return who must know."""
+        undone = self.undone
+        self._settle()
+        self.store.rollback()
+        return undone
+
+    def _settle(self) -> list[_Word]:
+        waiting = self._waiting
+        self._waiting = []
+        self._steps = {}
+        self.undone = Undone()
+        self.unsaved = False
+        return waiting

@@ -1,0 +1,61 @@
+"""What callees' mailboxes hold at most, and how many stored calls of a pair start in a day (protocol §4).
+
+All numbers come from the store's counters, which change in the transactions that they count.
+"""
+
+from typing import Final, final
+
+from ringline.relay.call_store import CallRow, CallStore, Held
+from ringline.relay.settings import Settings
+
+__all__ = ["Quotas"]
+
+_PERCENT: Final = 100
+
+
+@final
+class Quotas:
+    """The quotas of every mailbox of a relay; one that is 0 is off."""
+
+    __slots__ = ("_settings", "_store")
+
+    def __init__(self, settings: Settings, store: CallStore) -> None:
+        self._settings = settings
+        self._store = store
+
+    def full(self, caller: str, callee: str, *, listed: bool, size: int) -> bool:
+        """True if a request with ``size`` bytes of ciphertext does not fit any more.
+
+        Outcomes count too: they gate admission, never the storing of an admitted call's own outcome.
+        """
+        s, store = self._settings, self._store
+        whole = (s.stored_calls, s.stored_request_bytes, s.stored_outcome_bytes)
+        share = s.stored_pair_percent
+        pair = (s.stored_calls_per_pair, *(limit * share // _PERCENT for limit in whole[1:]))
+        if _over(store.held_by(callee), size, whole):
+            return True
+        if _over(store.held_by_pair(caller, callee), size, pair):
+            return True
+        if listed or not s.stored_unlisted_percent:
+            return False
+        # protocol §4: strangers together leave room for those whom the owner has named.
+        strangers = tuple(limit * s.stored_unlisted_percent // _PERCENT for limit in whole)
+        return _over(store.held_by(callee, unlisted=True), size, strangers)
+
+    def deferred_until(self, row: CallRow, now: int) -> int | None:
+        """Return the Unix ms at which the pair may start one more call, None when it may at ``now``."""
+        most, span = self._settings.starts, self._settings.starts_window_ms
+        if not most:
+            return None
+        starts = self._store.starts(row.caller, row.callee, now - span + 1)
+        # A clock that was set back must not defer for longer than the window.
+        return min(starts[-most], now) + span if len(starts) >= most else None
+
+
+def _over(held: Held, size: int, limits: tuple[int, ...]) -> bool:
+    calls, request_bytes, outcome_bytes = limits
+    return (
+        (calls > 0 and held.calls >= calls)
+        or (request_bytes > 0 and held.request_bytes + size > request_bytes)
+        or (outcome_bytes > 0 and held.outcome_bytes >= outcome_bytes)
+    )
