@@ -198,6 +198,17 @@ def test_handles_that_are_not_there_and_that_are_not_online(scene: Scene, relay:
     assert document["error"]["message_id"] == name[1]
 
 
+def test_a_budget_that_is_used_up_says_when_the_next_call_may_be(scene: Scene) -> None:
+    # The library itself tries once more when nobody is there, which counts too.
+    scene.start_relay("CALLS_PER_HOUR=2")
+    assert scene.run("init", "--as", "asleep").returncode == 0
+    assert scene.run("call", "asleep", "hello", "--timeout", "5").returncode == 11
+    answer = scene.run("call", "asleep", "hello", "--timeout", "5")
+    screen(answer, 13, "budget", "Nothing was delivered", following="Wait 60 min, until ")
+    document = scene.document("call", "asleep", "hello", "--timeout", "5")
+    assert 3_000_000 < document["error"]["retry_after_ms"] <= 3_600_000
+
+
 def test_a_changed_key_is_a_hard_stop(scene: Scene, tmp_path: Path) -> None:
     first = scene.start_relay()
     port = int(scene.relay.rsplit(":", 1)[1])

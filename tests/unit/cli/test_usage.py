@@ -129,3 +129,12 @@ def test_the_document_of_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(told.out)
     assert document["error"]["code"] == "config"
     assert document["error"]["next"] == ["ringline call --help"]
+
+
+def test_nothing_is_sent_whose_answer_could_not_be_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing listens where it would call: trying would be told otherwise.
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(("call", "echo", "hello", "--relay", "http://127.0.0.1:9")) == 2
+    assert "standard output is closed" in capsys.readouterr().err

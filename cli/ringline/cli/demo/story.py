@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ async def _tell(stage: Stage, folder: Path) -> None:
 async def _listener(stage: Stage, folder: Path, wire: Wire) -> None:
     home = folder / BOB
     shutil.copy(agent.__file__, home / "agent.py")
-    words = ["listen", "--as", BOB, "--relay", wire.url, "--run", "python3", "agent.py"]
+    words = ["listen", "--as", BOB, "--relay", wire.url, "--run", sys.executable, "agent.py"]
     async with Party("the listener", words, home) as listener:
         stage.step("bob waits for calls: a listener, and a program that answers")
         stage.command("ringline listen --as bob --run python3 agent.py")
@@ -107,9 +108,8 @@ async def _first_call(stage: Stage, folder: Path, wire: Wire) -> None:
 
     stage.step("What the relay saw of it")
     frames = [entry for entry in wire.passed if entry.is_frame and entry.content]
-    stage.table(
-        ("on the wire", "bytes", "frame", "what is readable in it"), [_row(entry) for entry in frames]
-    )
+    heads = ("at", "on the wire", "bytes", "frame", "what is readable in it")
+    stage.table(heads, [_row(entry, frames[0].at) for entry in frames])
     for what, text in (("message", MESSAGE), ("reply", reply)):
         if found := wire.finds(text):
             raise Unexpected(f"the {what} was readable on the wire: {', '.join(found)}")
@@ -194,7 +194,7 @@ def _own_keys(folder: Path, wire: Wire) -> dict[str, Any]:
     return keys
 
 
-def _row(entry: Passed) -> Sequence[str]:
+def _row(entry: Passed, began: float) -> Sequence[str]:
     frame = json.loads(entry.content)
     who = "bob" if "/listen/" in entry.request else "caller"
     way = f"{who} → relay" if entry.direction == "to relay" else f"relay → {who}"
@@ -203,7 +203,7 @@ def _row(entry: Passed) -> Sequence[str]:
     ]
     if "envelope" in frame:
         clear.append(f"{len(frame['envelope']['ct']):,} sealed")
-    return (way, f"{entry.size:,}", frame["type"], ", ".join(clear))
+    return (f"{entry.at - began:.3f}s", way, f"{entry.size:,}", frame["type"], ", ".join(clear))
 
 
 def _short(value: str) -> str:
