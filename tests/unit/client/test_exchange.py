@@ -1,6 +1,7 @@
 """One HTTP exchange: bounded in size and time, ended when nobody waits, redirects not followed."""
 
 import asyncio
+import contextlib
 import ssl
 import threading
 from pathlib import Path
@@ -45,6 +46,21 @@ async def test_an_answer_that_is_too_large_is_not_read() -> None:
     async with canned_server(lambda asked: reply(200, b"x" * (ANSWER_BYTES + 1))) as server:
         with pytest.raises(TransportError, match="larger than any answer"):
             await get(server.url)
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(pour, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(TransportError, match="larger than any answer"):
+            await get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=20)
 
 
 @pytest.mark.parametrize(
