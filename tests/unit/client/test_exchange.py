@@ -49,6 +49,8 @@ async def test_an_answer_that_is_too_large_is_not_read() -> None:
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    left = asyncio.Event()
+
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -56,11 +58,13 @@ async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
                 writer.write(b"x" * 65_536)
                 await writer.drain()
         writer.close()
+        left.set()
 
     server = await asyncio.start_server(pour, "127.0.0.1", 0)
     async with server:
         with pytest.raises(TransportError, match="larger than any answer"):
             await get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=20)
+        await asyncio.wait_for(left.wait(), 5)
 
 
 @pytest.mark.parametrize(
