@@ -148,13 +148,14 @@ class _Attempt:
             connection.request(
                 self._method, self._address.prefix + self._path, body=self._body, headers=dict(self._headers)
             )
-            response = connection.getresponse()
-            body = response.read(ANSWER_BYTES + 1)
-            if len(body) > ANSWER_BYTES:
-                raise TransportError(
-                    f"the answer of {self._address.base_url} is larger than any answer of a relay"
-                )
-            return Answer(response.status, response.headers, body)
+            # The response holds the socket open for itself, so it is closed too, read to its end or not.
+            with connection.getresponse() as response:
+                body = response.read(ANSWER_BYTES + 1)
+                if len(body) > ANSWER_BYTES:
+                    raise TransportError(
+                        f"the answer of {self._address.base_url} is larger than any answer of a relay"
+                    )
+                return Answer(response.status, response.headers, body)
         finally:
             with self._lock:
                 self._socket = None

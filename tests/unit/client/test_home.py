@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,15 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not a text file"):
         read_private(path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    make: Callable[[Path, int], None], tmp_path: Path
+) -> None:
+    make(tmp_path / "thing", 0o600)
+    with pytest.raises(ConfigError, match="is not a file"):
+        read_private(tmp_path / "thing")
 
 
 def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
