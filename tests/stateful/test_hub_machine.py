@@ -393,7 +393,8 @@ class HubMachine(RuleBasedStateMachine):
     def ask_again(self, data: st.DataObject) -> None:
         """A repeat, on whichever connection the caller has now."""
         caller, callee, message = data.draw(st.sampled_from(sorted(self.by_key)[-8:]))
-        lines = [c for c, line in self.lines.items() if (line.handle, line.target) == (caller, callee)]
+        key = ("caller", caller, callee)
+        lines = [c for c, line in self.lines.items() if (line.role, line.handle, line.target) == key]
         if lines:
             self.request(data.draw(st.sampled_from(lines)), 0, int(message, 16), 0, False)
 
