@@ -1,9 +1,13 @@
 """Durable calls as records of SQLite: the statements, and what comes back from them, checked."""
 
+import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from ringline.protocol.lifecycle import FINAL, State
 from ringline.relay.call_store import CallRow
@@ -16,14 +20,21 @@ __all__ = [
     "CHANGING",
     "INSERT",
     "LAST_SEQ",
+    "MAILBOX",
+    "MET",
+    "NEW_MAILBOX",
+    "NEW_PAIR",
+    "PAIR",
     "SAME",
     "SELECT",
     "Record",
     "Value",
     "calls_of",
+    "changing_of",
     "converted",
     "page_of",
     "same_of",
+    "swap_of",
     "values_of",
     "whole",
 ]
@@ -66,18 +77,38 @@ WITH RECURSIVE found (callee) AS (
 SELECT callee FROM found WHERE callee IS NOT NULL
 """
 
-ADD_TO_MAILBOX: Final = (
-    "UPDATE mailboxes SET calls = calls + ?, request_bytes = request_bytes + ?,"
-    " outcome_bytes = outcome_bytes + ? WHERE callee = ? AND listed = ?"
+MAILBOX: Final = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
+PAIR: Final = "SELECT calls, request_bytes, outcome_bytes FROM pairs WHERE caller = ? AND callee = ?"
+MET: Final = "SELECT 1 FROM pairs WHERE caller = ? AND callee = ? AND last_at >= ?"
+
+_ADD: Final = "SET calls = calls + ?, request_bytes = request_bytes + ?, outcome_bytes = outcome_bytes + ?"
+
+# Not one upsert: its constraint would judge the difference and not the sum.
+NEW_MAILBOX: Final = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?, 0, 0, 0)"
+ADD_TO_MAILBOX: Final = f"UPDATE mailboxes {_ADD} WHERE callee = ? AND listed = ?"
+NEW_PAIR: Final = (
+    "INSERT INTO pairs VALUES (?, ?, 0, 0, 0, ?)"
+    " ON CONFLICT DO UPDATE SET last_at = max(last_at, excluded.last_at)"
 )
-
-ADD_TO_PAIR: Final = (
-    "UPDATE pairs SET calls = calls + ?, request_bytes = request_bytes + ?,"
-    " outcome_bytes = outcome_bytes + ?, last_at = max(last_at, ?) WHERE caller = ? AND callee = ?"
-)
+ADD_TO_PAIR: Final = f"UPDATE pairs {_ADD} WHERE caller = ? AND callee = ?"
 
 
-def page_of(party: Literal["caller", "callee"], states: Sequence[State]) -> str:
+@functools.cache
+def swap_of(changed: tuple[bool, ...]) -> str:
+    """Return the statement that writes a version and the members of `CHANGING` that are marked.
+
+    Only those: an index whose columns are not named is left alone.
+    """
+    names = ("version", *itertools.compress(CHANGING, changed))
+    return f"UPDATE calls SET {', '.join(f'{name} = ?' for name in names)} WHERE {SAME}"
+
+
+changing_of: Final = operator.attrgetter(*CHANGING)
+"""Return the members of a call that are named in `CHANGING`."""
+
+
+@functools.cache
+def page_of(party: Literal["caller", "callee"], states: frozenset[State]) -> str:
     """Return the statement for a page: handle, the ``seq`` it lies below, how many rows.
 
     It takes the newest of each state from the index, then the newest of those: what is passed over is
@@ -93,9 +124,9 @@ def page_of(party: Literal["caller", "callee"], states: Sequence[State]) -> str:
     return f"{SELECT} WHERE seq IN (SELECT seq FROM ({newest}) ORDER BY seq DESC LIMIT ?3) ORDER BY seq DESC"
 
 
-def values_of(row: CallRow) -> list[Value]:
+def values_of(row: CallRow) -> tuple[Value, ...]:
     """Return what `INSERT` takes."""
-    return [getattr(row, name) for name in _FIELDS]
+    return astuple(row)
 
 
 def same_of(row: CallRow) -> tuple[int, str, int]:

@@ -28,10 +28,11 @@ __all__ = [
     "Page",
     "StaleCall",
     "Trail",
-    "events",
+    "asks_cancel",
     "held",
     "keeps_outcome",
     "keeps_request",
+    "trail_of",
 ]
 
 
@@ -136,20 +137,23 @@ def held(row: CallRow) -> Held:
     return Held(int(open_), row.request_bytes if open_ else 0, row.outcome_bytes if keeps_outcome(row) else 0)
 
 
-def events(before: CallRow | None, after: CallRow) -> list[CallEvent]:
-    """Return what a write from ``before`` to ``after`` adds to the trail; ``before`` None is an admission.
+def asks_cancel(before: CallRow, after: CallRow) -> bool:
+    """True if a write from ``before`` to ``after`` sets the cancel flag.
 
-    Every store notes it in the transaction of the write, so that no path can forget to.
+    Every store notes when, in the transaction of the write: the rest of a trail is in the row itself.
     """
-    if before is None:
-        return ["admitted"]
-    found: list[CallEvent] = []
-    if after.started_at is not None and before.started_at is None:
-        found.append("started")
-    if after.cancel_requested and not before.cancel_requested:
-        found.append("cancel_requested")
-    if after.ended and not before.ended:
-        found.append("ended")
+    return after.cancel_requested and not before.cancel_requested
+
+
+def trail_of(row: CallRow, cancels: Sequence[int]) -> Trail:
+    """Return the trail of a call that was asked to cancel at ``cancels``."""
+    found: Trail = [("admitted", row.submitted_at)]
+    if row.started_at is not None:
+        found.append(("started", row.started_at))
+    found.extend(("cancel_requested", at) for at in cancels)
+    found.sort(key=lambda entry: entry[1])
+    if row.finished_at is not None:
+        found.append(("ended", row.finished_at))
     return found
 
 

@@ -107,7 +107,7 @@ def _calls(store: CallStore, rows: Sequence[CallRow]) -> list[object]:
     """Everything that can be read of single calls; of one that never was, too."""
     found: list[object] = []
     for call_id in [*(row.call_id for row in rows), "missing"]:
-        trail = [event for event, _ in store.trail(call_id)]
+        trail = sorted(event for event, _ in store.trail(call_id))
         found.append((store.load(call_id), store.request(call_id), store.outcome(call_id), trail))
     return found + [store.find(row.caller, row.callee, row.message_id) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What the writes of one turn add to counters and trails, until it is committed.
+"""What the writes of one turn add to counters, until it is committed.
 
 Fifty calls between the same two in one turn change two counters a hundred times: summed up here, that is
 two statements.
@@ -7,11 +7,10 @@ two statements.
 from collections.abc import Iterable
 from typing import Final, final
 
-from ringline.relay.call_store import CallEvent, CallRow, Held, events
+from ringline.relay.call_store import CallRow, Held
 
 __all__ = ["CallTurn", "added"]
 
-_EVENTS_PER_WRITE: Final = 4
 _NOTHING: Final = Held()
 
 
@@ -26,14 +25,15 @@ class CallTurn:
         """By caller and callee."""
         self.met: dict[tuple[str, str], int] = {}
         """When the latest call of caller and callee was admitted."""
-        self.trail: list[tuple[int, int, CallEvent, int]] = []
-        """``seq`` of the call, number within its trail, event, Unix ms."""
+        self.started_at: int | None = None
+        """When the latest start was charged."""
 
     def count(self, row: CallRow, before: Held, after: Held) -> None:
         """Add what the call of ``row`` takes now, ``after``, instead of ``before``."""
         if before == after:
             return
-        change = Held(*(new - old for new, old in zip(after, before, strict=True)))
+        (calls, requests, outcomes), (less_calls, less_requests, less_outcomes) = after, before
+        change = (calls - less_calls, requests - less_requests, outcomes - less_outcomes)
         mailbox, pair = (row.callee, row.listed), (row.caller, row.callee)
         self.mailboxes[mailbox] = added(self.mailboxes.get(mailbox, _NOTHING), change)
         self.pairs[pair] = added(self.pairs.get(pair, _NOTHING), change)
@@ -43,20 +43,19 @@ class CallTurn:
         pair = (row.caller, row.callee)
         self.met[pair] = max(row.submitted_at, self.met.get(pair, 0))
 
-    def note(self, before: CallRow | None, after: CallRow, at: int) -> None:
-        """Add to the trail what a write did. Numbers grow with the version: nothing has to be read."""
-        first = after.version * _EVENTS_PER_WRITE
-        for number, event in enumerate(events(before, after), first):
-            self.trail.append((after.seq, number, event, at))
+    def start(self, at: int) -> None:
+        """Note a charged start."""
+        self.started_at = at if self.started_at is None else max(at, self.started_at)
 
     def clear(self) -> None:
         """Forget everything: it was written, or rolled back."""
         self.mailboxes.clear()
         self.pairs.clear()
         self.met.clear()
-        self.trail.clear()
+        self.started_at = None
 
 
 def added(one: Held, other: Iterable[int]) -> Held:
     """Return the sum."""
-    return Held(*(have + more for have, more in zip(one, other, strict=True)))
+    calls, requests, outcomes = other
+    return Held(one.calls + calls, one.request_bytes + requests, one.outcome_bytes + outcomes)

@@ -17,10 +17,11 @@ from ringline.relay.call_store import (
     Page,
     StaleCall,
     Trail,
-    events,
+    asks_cancel,
     held,
     keeps_outcome,
     keeps_request,
+    trail_of,
 )
 
 __all__ = ["MemoryCalls"]
@@ -39,7 +40,7 @@ class MemoryCalls:
         self._rows: dict[str, CallRow] = {}
         self._requests: dict[str, bytes] = {}
         self._outcomes: dict[str, bytes] = {}
-        self._trails: dict[str, Trail] = {}
+        self._cancels: dict[str, list[int]] = {}
         self._met: dict[frozenset[str], int] = {}
         self._starts: list[tuple[str, str, int]] = []
         self._seq = 0
@@ -66,7 +67,6 @@ class MemoryCalls:
         _put(self._requests, row.call_id, request, self._undo)
         pair = frozenset((row.caller, row.callee))
         _put(self._met, pair, max(row.submitted_at, self._met.get(pair, 0)), self._undo)
-        self._note(None, row)
         return row
 
     def load(self, call_id: str) -> CallRow | None:
@@ -97,7 +97,9 @@ class MemoryCalls:
             _put(self._requests, after.call_id, None, self._undo)
         if not keeps_outcome(after):
             _put(self._outcomes, after.call_id, None, self._undo)
-        self._note(before, after)
+        if asks_cancel(before, after):
+            asked = [*self._cancels.get(after.call_id, ()), self._now()]
+            _put(self._cancels, after.call_id, asked, self._undo)
         return after
 
     def forget(self, row: CallRow) -> None:
@@ -106,7 +108,7 @@ class MemoryCalls:
         _put(self._rows, row.call_id, None, self._undo)
         _put(self._requests, row.call_id, None, self._undo)
         _put(self._outcomes, row.call_id, None, self._undo)
-        _put(self._trails, row.call_id, None, self._undo)
+        _put(self._cancels, row.call_id, None, self._undo)
 
     def queued(self, callee: str, after: int, limit: int) -> list[CallRow]:
         """See `CallStore.queued`."""
@@ -176,7 +178,8 @@ class MemoryCalls:
 
     def trail(self, call_id: str) -> Trail:
         """See `CallStore.trail`."""
-        return list(self._trails.get(call_id, ()))
+        row = self._rows.get(call_id)
+        return [] if row is None else trail_of(row, self._cancels.get(call_id, ()))
 
     def repair(self) -> list[str]:
         """See `CallStore.repair`. There is nothing here that could be out of step."""
@@ -191,10 +194,6 @@ class MemoryCalls:
     def close(self) -> None:
         """See `CallStore.close`."""
         self.rollback()
-
-    def _note(self, before: CallRow | None, after: CallRow) -> None:
-        noted: Trail = [(event, self._now()) for event in events(before, after)]
-        _put(self._trails, after.call_id, [*self._trails.get(after.call_id, ()), *noted], self._undo)
 
     def _check(self, row: CallRow) -> None:
         stored = self._rows.get(row.call_id)

@@ -107,16 +107,15 @@ CREATE TABLE outcomes (
     sealed BLOB NOT NULL
 ) STRICT;
 
--- What happened to a call and when. Rows are added, and go with their call.
-CREATE TABLE trail (
-    seq    INTEGER NOT NULL REFERENCES calls (seq) ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    event  TEXT NOT NULL,
-    at     INTEGER NOT NULL,
-    PRIMARY KEY (seq, number)
+-- When a call was asked to cancel; its other times are in its row. Rows are added, and go with their call.
+CREATE TABLE cancel_requests (
+    seq     INTEGER NOT NULL REFERENCES calls (seq) ON DELETE CASCADE,
+    version INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (seq, version)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER trail_is_never_rewritten BEFORE UPDATE ON trail
+CREATE TRIGGER cancel_requests_are_never_rewritten BEFORE UPDATE ON cancel_requests
 BEGIN
     SELECT raise(ABORT, 'a trail is only added to');
 END;

@@ -1,13 +1,15 @@
 """Durable calls in the relay's SQLite file, beside the directory.
 
 Written from the event loop itself, on a connection of its own: a turn's writes share one transaction and one
-flush to the disk, which costs less than handing them to a thread would. The directory's writer has another
-connection in another thread; its transactions are as short, and SQLite lets one wait for the other. If
-somebody else holds the file, this one gives up after ``busy_timeout`` instead of stopping the loop.
+flush to the disk, which costs less than a thread would. The directory's writer has another connection in
+another thread; its transactions are as short, and SQLite lets one wait for the other. When somebody else
+holds the file, this one gives up after ``busy_timeout`` instead of stopping the loop.
 
-Counters and the trail are gathered in memory during a turn and written once, in the same transaction.
+Counters are summed up in memory during a turn and written once, in the same transaction.
 """
 
+import itertools
+import operator
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -16,9 +18,10 @@ from typing import Final, Literal, final
 
 from msgspec.structs import replace
 
+from ringline.protocol.errors import RinglineError
 from ringline.protocol.lifecycle import State
 from ringline.relay import call_records
-from ringline.relay.call_records import INSERT, SELECT, Record, Value, calls_of, converted, page_of, whole
+from ringline.relay.call_records import INSERT, SELECT, Record, Value, calls_of, page_of, whole
 from ringline.relay.call_repair import repair_calls
 from ringline.relay.call_store import (
     DAY_MS,
@@ -28,9 +31,11 @@ from ringline.relay.call_store import (
     Page,
     StaleCall,
     Trail,
+    asks_cancel,
     held,
     keeps_outcome,
     keeps_request,
+    trail_of,
 )
 from ringline.relay.call_turn import CallTurn, added
 from ringline.relay.clock import system_clock
@@ -44,6 +49,7 @@ _BUSY_TIMEOUT_S: Final = 0.15
 _GATE_TIMEOUT_S: Final = 1.0
 
 _NONE: Final = Held()
+_EVER: Final = 2**63 - 1
 
 
 @final
@@ -127,21 +133,12 @@ class SqliteCalls:
 
     def insert(self, row: CallRow, request: bytes) -> CallRow:
         """See `CallStore.insert`."""
-        self._begin()
         row = replace(row, seq=self._seq + 1)
-        try:
-            self._database().execute(INSERT, call_records.values_of(row))
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorname == "SQLITE_CONSTRAINT_UNIQUE":
-                raise DuplicateCall from None
-            raise self._failure(error) from error
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
+        self._write(INSERT, call_records.values_of(row))
         self._seq = row.seq
         self._write("INSERT INTO requests VALUES (?, ?)", (row.seq, request))
         self._turn.count(row, _NONE, held(row))
         self._turn.meet(row)
-        self._turn.note(None, row, self._now())
         return row
 
     def load(self, call_id: str) -> CallRow | None:
@@ -165,11 +162,10 @@ class SqliteCalls:
     def swap(self, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
         """See `CallStore.swap`."""
         after = replace(after, seq=before.seq, version=before.version + 1)
-        changed = [name for name in call_records.CHANGING if getattr(before, name) != getattr(after, name)]
-        # Only what changed: an index whose columns are not named is left alone.
-        columns = ", ".join(f"{name} = ?" for name in ("version", *changed))
-        values = [after.version, *(getattr(after, name) for name in changed), *call_records.same_of(before)]
-        if self._write(f"UPDATE calls SET {columns} WHERE {call_records.SAME}", values) != 1:
+        old, new = call_records.changing_of(before), call_records.changing_of(after)
+        changed = tuple(map(operator.ne, old, new))
+        values = (after.version, *itertools.compress(new, changed), *call_records.same_of(before))
+        if self._write(call_records.swap_of(changed), values) != 1:
             raise StaleCall
         if keeps_request(before) and not keeps_request(after):
             self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
@@ -179,7 +175,9 @@ class SqliteCalls:
         elif outcome is not None:
             self._write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
         self._turn.count(after, held(before), held(after))
-        self._turn.note(before, after, self._now())
+        if asks_cancel(before, after):
+            noted = (after.seq, after.version, self._now())
+            self._write("INSERT INTO cancel_requests VALUES (?, ?, ?)", noted)
         return after
 
     def forget(self, row: CallRow) -> None:
@@ -217,8 +215,7 @@ class SqliteCalls:
 
     def next_due(self) -> int | None:
         """See `CallStore.next_due`."""
-        ((earliest,),) = self._run("SELECT min(due_at) FROM calls")
-        return None if earliest is None else whole(earliest)
+        return next((row.due_at for row in self.due(_EVER, 1)), None)
 
     def page(
         self,
@@ -229,16 +226,15 @@ class SqliteCalls:
         limit: int,
     ) -> Page:
         """See `CallStore.page`."""
-        below = 2**63 - 1 if cursor is None else cursor
-        found = self._many(page_of(party, states), (handle, below, limit + 1))
+        below = _EVER if cursor is None else cursor
+        found = self._many(page_of(party, frozenset(states)), (handle, below, limit + 1))
         rows = found[:limit]
         return rows, rows[-1].seq if len(found) > limit else None
 
     def shared(self, one: str, other: str, since: int) -> bool:
         """See `CallStore.shared`."""
-        latest = "SELECT 1 FROM pairs WHERE caller = ? AND callee = ? AND last_at >= ?"
         return any(
-            self._turn.met.get(pair, since - 1) >= since or self._run(latest, (*pair, since))
+            self._turn.met.get(pair, since - 1) >= since or self._run(call_records.MET, (*pair, since))
             for pair in ((one, other), (other, one))
         )
 
@@ -246,19 +242,17 @@ class SqliteCalls:
 
     def held_by(self, callee: str, *, unlisted: bool = False) -> Held:
         """See `CallStore.held_by`."""
-        sums = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
         total = _NONE
         for listed in (False,) if unlisted else (False, True):
-            for record in self._run(sums, (callee, listed)):
+            for record in self._run(call_records.MAILBOX, (callee, listed)):
                 total = added(total, map(whole, record))
             total = added(total, self._turn.mailboxes.get((callee, listed), _NONE))
         return total
 
     def held_by_pair(self, caller: str, callee: str) -> Held:
         """See `CallStore.held_by_pair`."""
-        sums = "SELECT calls, request_bytes, outcome_bytes FROM pairs WHERE caller = ? AND callee = ?"
         total = self._turn.pairs.get((caller, callee), _NONE)
-        for record in self._run(sums, (caller, callee)):
+        for record in self._run(call_records.PAIR, (caller, callee)):
             total = added(total, map(whole, record))
         return total
 
@@ -268,7 +262,7 @@ class SqliteCalls:
             "INSERT INTO starts VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1",
             (caller, callee, at),
         )
-        self._write("DELETE FROM starts WHERE at < ?", (at - DAY_MS,))
+        self._turn.start(at)
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:
         """See `CallStore.starts`."""
@@ -282,12 +276,11 @@ class SqliteCalls:
 
     def trail(self, call_id: str) -> Trail:
         """See `CallStore.trail`."""
-        if self._open:
-            self._flush()
-        found = self._run(
-            "SELECT event, at FROM trail JOIN calls USING (seq) WHERE call_id = ? ORDER BY number", (call_id,)
-        )
-        return converted(found, Trail, self.path)
+        row = self.load(call_id)
+        if row is None:
+            return []
+        asked = self._run("SELECT at FROM cancel_requests WHERE seq = ? ORDER BY version", (row.seq,))
+        return trail_of(row, [whole(at) for (at,) in asked])
 
     def repair(self) -> list[str]:
         """See `CallStore.repair`."""
@@ -339,8 +332,10 @@ class SqliteCalls:
             raise StoreError(f"{self.path}: a statement failed, and what belongs to it was not rolled back")
         return self._connection
 
-    def _failure(self, error: sqlite3.Error) -> StoreError:
-        """What to raise for ``error``; an open transaction is of no use from here on."""
+    def _failure(self, error: sqlite3.Error) -> RinglineError:
+        """What to raise for ``error``; an open transaction is of no use from here on, but for a duplicate."""
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_UNIQUE":
+            return DuplicateCall()
         self._failed = self._open
         return StoreError(f"{self.path}: {error}")
 
@@ -373,6 +368,13 @@ class SqliteCalls:
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
+    def _write_all(self, statement: str, values: Sequence[Sequence[Value]]) -> None:
+        connection = self._database()
+        try:
+            connection.executemany(statement, values)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
     def _many(self, statement: str, values: Sequence[Value]) -> list[CallRow]:
         return calls_of(self._run(statement, values), self.path)
 
@@ -388,18 +390,12 @@ class SqliteCalls:
         return whole(last)
 
     def _flush(self) -> None:
-        """Write what the turn gathered. Updated first, so that a counter below zero meets its constraint."""
-        turn = self._turn
-        for (callee, listed), change in turn.mailboxes.items():
-            if not self._write(call_records.ADD_TO_MAILBOX, (*change, callee, listed)):
-                self._write("INSERT INTO mailboxes VALUES (?, ?, ?, ?, ?)", (callee, listed, *change))
-        for pair in {**turn.pairs, **turn.met}:
-            change, met = turn.pairs.get(pair, _NONE), turn.met.get(pair, 0)
-            if not self._write(call_records.ADD_TO_PAIR, (*change, met, *pair)):
-                self._write("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?)", (*pair, *change, met))
-        if turn.trail:
-            try:
-                self._database().executemany("INSERT INTO trail VALUES (?, ?, ?, ?)", turn.trail)
-            except sqlite3.Error as error:
-                raise self._failure(error) from error
+        """Write what the turn gathered. A counter that would fall below zero meets its constraint."""
+        turn, records = self._turn, call_records
+        self._write_all(records.NEW_PAIR, [(*pair, met) for pair, met in turn.met.items()])
+        self._write_all(records.ADD_TO_PAIR, [(*change, *pair) for pair, change in turn.pairs.items()])
+        self._write_all(records.NEW_MAILBOX, list(turn.mailboxes))
+        self._write_all(records.ADD_TO_MAILBOX, [(*change, *box) for box, change in turn.mailboxes.items()])
+        if turn.started_at is not None:
+            self._write("DELETE FROM starts WHERE at < ?", (turn.started_at - DAY_MS,))
         turn.clear()

@@ -195,24 +195,29 @@ def test_results_are_counted_apart_from_requests_and_released_by_the_acknowledge
     assert calls.held_by("bob") == calls.held_by_pair("alice", "bob") == Held()
 
 
-def test_the_trail_tells_admission_start_cancel_request_and_end(path: Path) -> None:
-    times = iter(range(10, 100, 10))
+def test_the_trail_tells_admission_start_cancel_requests_and_end(path: Path) -> None:
+    times = iter([1_500, 1_600])
     with opened(path, now=lambda: next(times)) as calls:
-        now = calls.insert(row(), b"one")
-        now = calls.swap(now, replace(now, attempts=1))
-        now = calls.swap(now, replace(now, state=State.STARTED, started_at=5, instance="i"))
-        now = calls.swap(now, replace(now, cancel_requested=True))
+        now = calls.insert(row(submitted_at=1_000), b"one")
+        now = calls.swap(now, replace(now, attempts=1, cancel_requested=True))
         now = calls.swap(now, replace(now, cancel_requested=False))
+        now = calls.swap(now, replace(now, state=State.STARTED, started_at=1_550, instance="i"))
+        now = calls.swap(now, replace(now, cancel_requested=True))
         now = calls.swap(now, answered(now), b"outcome")
         calls.commit()
-        trail = calls.trail("call-1")
-        assert [event for event, _ in trail] == ["admitted", "started", "cancel_requested", "ended"]
-        assert [at for _, at in trail] == sorted({at for _, at in trail})
+        assert calls.trail("call-1") == [
+            ("admitted", 1_000),
+            ("cancel_requested", 1_500),
+            ("started", 1_550),
+            ("cancel_requested", 1_600),
+            ("ended", 2_000),
+        ]
         with pytest.raises(sqlite3.IntegrityError, match="only added to"):
-            connection_of(calls).execute("UPDATE trail SET at = 0")
+            connection_of(calls).execute("UPDATE cancel_requests SET at = 0")
         calls.forget(now)
         calls.commit()
-        assert connection_of(calls).execute("SELECT count(*) FROM trail").fetchone() == (0,)
+        assert calls.trail("call-1") == []
+        assert connection_of(calls).execute("SELECT count(*) FROM cancel_requests").fetchone() == (0,)
 
 
 def test_a_meeting_is_remembered_longer_than_its_call(calls: SqliteCalls) -> None:
