@@ -158,10 +158,11 @@ def read_private(path: Path) -> str:
     try:
         # Without waiting: a pipe in the place of a file would hold whoever opens it, for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise ConfigError(f"{path} is not a file", next_step=f"look at it: ls -l {path}")
         with os.fdopen(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                raise ConfigError(f"{path} is not a file", next_step=f"look at it: ls -l {path}")
             # Looked at through the open file: a path could be another file a moment later.
             if mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise ConfigError(
