@@ -182,6 +182,16 @@ def test_a_caller_who_has_his_number_gives_up_his_own_oldest(journal: Journal) -
     assert fits(journal, claim_of(context_id="ctx_" + "O" * 22, ipk=BOB), NOW + 50)
 
 
+def test_a_first_turn_that_failed_takes_no_room(journal: Journal) -> None:
+    names = [f"ctx_{n:022d}" for n in range(CONTEXTS_PER_CALLER)]
+    for name in names[:-1]:
+        converse(journal, name)
+    for number in range(3):
+        converse(journal, f"ctx_{100 + number:022d}", end=FAILED)
+    converse(journal, names[-1])
+    assert all(fits(journal, claim_of(context_id=name)) for name in names)
+
+
 def test_a_full_listener_gives_up_the_oldest_of_all(journal: Journal) -> None:
     names = [f"ctx_{n:022d}" for n in range(CONTEXTS_PER_LISTENER + 1)]
     callers = [bytes([n // (CONTEXTS_PER_CALLER - 1)]) * 32 for n in range(len(names))]

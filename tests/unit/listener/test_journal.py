@@ -160,6 +160,9 @@ class TestDeaths:
     def test_an_orderly_end_is_no_death(self, shelf: Shelf) -> None:
         for _ in range(4):
             assert shelf.reopen().opening("call-1", NOW + 1) == 0
+        # Nor after one.
+        assert shelf.crash().opening("call-1", NOW + 1) == 1
+        assert shelf.reopen().opening("call-1", NOW + 1) == 1
 
     def test_a_taken_call_that_has_not_begun_counts(self, shelf: Shelf) -> None:
         shelf.journal().opening("call-1", NOW + 1)

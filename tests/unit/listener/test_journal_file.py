@@ -1,6 +1,7 @@
 """The file of a journal: whose it is, and what it says when it cannot be used (protocol §2)."""
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -119,6 +120,13 @@ class TestOneProcess:
             assert "another process is listening with this identity" in str(error)
         finally:
             process.communicate(timeout=30)
+
+    def test_the_lock_is_the_operating_systems(self, shelf: Shelf) -> None:
+        with shelf.path.with_name("journal.db.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert "another process is listening" in str(refusal(shelf.path))
+        with Journal(shelf.path):
+            pass
 
     def test_another_name_of_the_file_is_the_same_file(self, shelf: Shelf) -> None:
         shelf.journal()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import textwrap
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -331,10 +332,14 @@ class TestStopping:
     async def test_a_program_that_had_exited_before_was_not_stopped(
         self, start: Callable[[Command], Started]
     ) -> None:
-        script = 'read pids; echo $$ > "$pids"; echo whole'
+        script = 'read pids; echo $$ > "$pids"; sleep 0.2; echo whole'
         started = start(Command(argv=("sh", "-c", script)))
         (pid,) = await started.pids(1)
-        await until(lambda: not alive(pid))
+        # Without a turn of the loop, so that its exit was not noticed yet.
+        end = time.monotonic() + BOUND_S
+        while alive(pid):
+            assert time.monotonic() < end
+            time.sleep(0.005)  # noqa: ASYNC251
         started.execution.stop(at_once=False)
         assert await started.ended() == (Produced("whole\n"), False)
 
