@@ -36,6 +36,8 @@ def at_work(scene: Scene, peer: str, *words: str) -> Running:
 
 
 def test_ctrl_c_ends_the_work_and_says_canceled_only_then(scene: Scene) -> None:
+    for mark in ("begun", "stopped"):
+        (scene.folder / mark).unlink(missing_ok=True)
     caller = at_work(scene, "slow")
     appears(scene.folder / "begun")
     assert len(processes_with(f"sleep\0{DAY}")) == 2

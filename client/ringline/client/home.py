@@ -249,7 +249,7 @@ def _wait_for(descriptor: int, path: Path) -> None:
 def _unusable(path: Path, error: OSError) -> ConfigError:
     reason = error.strerror or type(error).__name__
     # The name within the error is a number when the file was already open.
-    named = error.filename if isinstance(error.filename, str | os.PathLike) else path
+    named = error.filename if isinstance(error.filename, str) else path
     return ConfigError(
         f"cannot use {named}: {reason}",
         next_step="choose another place: RINGLINE_HOME=/path/to/folder",
