@@ -206,6 +206,42 @@ async def test_a_tampered_outcome_does_not_end_the_call_when_the_true_one_follow
         assert (await me.call("bob", "x", timeout=10)).text == "x"
 
 
+async def test_a_fault_while_an_outcome_is_opened_ends_the_call_and_shows_nothing(
+    liar: tuple[Middleman, ScriptedListener],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*args: object, **members: object) -> None:
+        raise RuntimeError("what was sealed")
+
+    monkeypatch.setattr("ringline.caller.errand.open_answer", fail)
+    async with caller(liar[0], tmp_path) as me:
+        with pytest.raises(CannotOpen):
+            await me.call("bob", "x", timeout=20)
+    assert "RuntimeError" in caplog.text
+    assert "what was sealed" not in caplog.text
+
+
+async def test_a_flood_of_forged_outcomes_ends_the_call_and_asks_for_few_cards(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+
+    def flood(frame: dict[str, Any]) -> Frames:
+        if frame["type"] != "call_outcome":
+            return [frame]
+        forged = [b64encode(number.to_bytes(32)) for number in range(1, 201)]
+        return [frame | {"envelope": frame["envelope"] | {"sid": sid}} for sid in forged]
+
+    middle.on_down = flood
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(CannotOpen):
+            await me.call("bob", "x", timeout=20)
+    asked = [target for _, target in middle.requests if "?card=" in target]
+    assert len(asked) <= 4 * 3
+
+
 async def test_the_outcome_of_another_call_is_not_taken(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path
 ) -> None:

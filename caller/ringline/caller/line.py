@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol, final
@@ -32,6 +33,10 @@ __all__ = ["IDLE_S", "CallUser", "Line"]
 
 IDLE_S: Final = 30.0
 """How long a connection without calls is kept for the next one."""
+
+_log: Final = logging.getLogger(__name__)
+_OPEN_S: Final = 60.0
+"""For an outcome to be opened, the signer's card fetched from a slow relay included."""
 
 
 class CallUser(Protocol):
@@ -230,8 +235,13 @@ class Line:
     async def _open(self, message_id: str, outcome: CallOutcome) -> None:
         user = self._users.get(message_id)
         opened = False
-        with contextlib.suppress(RinglineError):
-            opened = user is not None and await user.open(outcome)
+        try:
+            with contextlib.suppress(RinglineError, TimeoutError):
+                async with asyncio.timeout(_OPEN_S):
+                    opened = user is not None and await user.open(outcome)
+        except Exception as error:
+            # A fault of ours must not leave a call without an end. Its text may quote what was sealed.
+            _log.error("an outcome was not opened: %s", type(error).__name__)
         if opened:
             self._perform(self._session.opened_outcome(message_id))
         else:

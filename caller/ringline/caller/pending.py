@@ -77,3 +77,5 @@ class Strays:
     """About a call that has ended."""
     repeated: int = 0
     """A status that was told already, or one that goes back."""
+    surplus: int = 0
+    """An outcome of a call that has enough of them to open, or whose time for them is over."""

@@ -51,6 +51,7 @@ RETRY_MS: Final = 500
 
 _LOOKUP_AGAIN_MS: Final = 1_000
 _SPOILED_MS: Final = 1_000
+_OPENINGS: Final = 4
 _ENDS_KEPT: Final = 1_024
 _STATES: Final = {"ringing": 1, "answered": 2, "working": 3}
 # protocol §11: retried at most once by the library, with the same message_id.
@@ -149,7 +150,7 @@ class CallerSession:
             case CallError():
                 return self._error(frame, now)
             case CallOutcome():
-                return self._outcome(frame)
+                return self._outcome(frame, now)
             case CallNotCancelled():
                 return self._not_cancelled(frame)
             case CallQueued():
@@ -378,11 +379,19 @@ class CallerSession:
                 return [Tell(call.out.message_id, _RETRIED[frame.code], None)]
         return self._end(call, Refused(frame.code, None, retry_ms))
 
-    def _outcome(self, frame: CallOutcome) -> list[Effect]:
+    def _outcome(self, frame: CallOutcome, now: Instant) -> list[Effect]:
         call = self._by_id.get(frame.call_id)
         if call is None:
             return self._stray(frame.call_id, known=False)
         call.answered = True
+        # An honest relay sends one. To open is work, and holds up the end of the call: forged ones must
+        # neither pile up nor keep a caller beyond his time.
+        late = call.given_up_at is None and (
+            now.mono >= call.out.deadline or (call.spoiled_at is not None and now.mono >= call.spoiled_at)
+        )
+        if late or call.opening >= _OPENINGS:
+            self.strays.surplus += 1
+            return []
         call.opening += 1
         return [Open(call.out.message_id, frame)]
 

@@ -219,6 +219,27 @@ def test_an_outcome_that_does_not_open_is_the_end_after_that_moment(ringing: Cal
     assert ringing.tick(at(1_003)) == [End(M1, Unopened())]
 
 
+def test_forged_outcomes_neither_pile_up_nor_hold_a_caller_beyond_his_time(ringing: CallerSession) -> None:
+    opened = [ringing.receive(outcome(), at(2)) for _ in range(100)]
+    assert [effects for effects in opened if effects] == [[Open(M1, outcome())]] * 4
+    assert ringing.strays.surplus == 96
+    ringing.unopened_outcome(M1, at(3))
+    # There is room for one more, until the moment for the true one is over.
+    assert ringing.receive(outcome(), at(1_002)) == [Open(M1, outcome())]
+    ringing.unopened_outcome(M1, at(1_002))
+    assert ringing.receive(outcome(), at(1_003)) == []
+    for _ in range(3):
+        ringing.unopened_outcome(M1, at(1_004))
+    assert ringing.tick(at(1_004)) == [End(M1, Unopened())]
+
+
+def test_an_outcome_after_the_callers_time_is_not_begun_with(ringing: CallerSession) -> None:
+    ringing.receive(outcome(), at(99_999))
+    assert ringing.receive(outcome(), at(100_000)) == []
+    ringing.unopened_outcome(M1, at(100_001))
+    assert ringing.tick(at(100_001)) != []
+
+
 def test_second_outcomes_that_come_while_the_first_is_opened_are_counted(ringing: CallerSession) -> None:
     ringing.receive(outcome(), at(2))
     ringing.receive(outcome(), at(2))
