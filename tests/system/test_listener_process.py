@@ -310,11 +310,11 @@ listen(options, lambda line: print(line, flush=True))
         assert process.stdout is not None
         try:
             lines: list[str] = []
-            while not lines or not lines[-1].startswith("ready"):
+            while not lines or not lines[-1].startswith("tasks"):
                 lines.append(await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), BOUND_S))
                 assert lines[-1]
             assert lines[0].startswith("new identity  bob@localhost")
-            assert "tasks: default; accepts: anyone" in lines[-1]
+            assert lines[-1] == "tasks: default · accepts: anyone on this development relay\n"
             async with AsyncCaller("alice", relay=relay.url, home=tmp_path / "alice") as alice:
                 call = alice.start("bob", "x")
                 await soon(lambda: pids.exists() and pids.read_text().count("\n") == 3)

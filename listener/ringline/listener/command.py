@@ -38,6 +38,8 @@ class ListenOptions:
     allow: tuple[str, ...] = ()
     """``--allow``, each a handle or a contact string."""
     trust_new: bool | None = None
+    offline: bool = False
+    """``--offline``: have the relay keep durable calls while nobody listens."""
     concurrency: int = 8
     timeout_s: float = WORK_BOUND_MS / 1_000
     drain_s: float = 30.0
@@ -72,6 +74,7 @@ def make_listener(options: ListenOptions, say: Callable[[str], None]) -> Listene
         home=options.home,
         allow=options.allow or None,
         trust_new=options.trust_new,
+        offline=options.offline,
         capacity=options.concurrency,
         timeout=options.timeout_s,
         drain=options.drain_s,

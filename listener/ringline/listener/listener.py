@@ -96,6 +96,7 @@ class Listener:
         timeout: float = WORK_BOUND_MS / 1_000,
         drain: float = 30.0,
         journal: bool = True,
+        offline: bool = False,
         passphrase: Passphrase | None = None,
         plain: bool | None = None,
         expose_errors: bool = False,
@@ -117,6 +118,8 @@ class Listener:
             drain: seconds for running calls when it is told to stop.
             journal: False keeps the journal in memory: then no durable calls, and none in the first two
                 minutes (envelope §3.9).
+            offline: have the relay keep durable calls while nobody listens. It stays on at the relay; False
+                leaves it as it is.
             passphrase, plain: how the key files of a new identity are protected; see `Account.create`.
             expose_errors: send the text of any exception of a handler to the caller.
             note: told what the owner should know, one line each; handles, ids and local error texts.
@@ -138,6 +141,11 @@ class Listener:
                 f"the time for one call is at most {WORK_BOUND_MAX_MS // 1_000} seconds, not {timeout:g}",
                 next_step="choose a shorter timeout; the relay itself waits no longer than six minutes",
             )
+        if offline and not journal:
+            raise ConfigError(
+                "durable calls need a journal on disk: they must not run twice after a crash",
+                next_step="keep the journal, or leave the mailbox off",
+            )
         self.name = name
         self._home = Home(home) if isinstance(home, Path) else home
         contacts, handles = _callers(allow)
@@ -150,6 +158,7 @@ class Listener:
             capacity=capacity, bound_ms=int(timeout * 1_000), drain_s=drain, expose_errors=expose_errors
         )
         self._journal = journal
+        self._offline = offline
         self._passphrase = passphrase
         self._plain = plain
         self._note = note or _say_nothing
@@ -390,22 +399,30 @@ class Listener:
                     self._wire = None
 
     async def _let_in(self, http: RelayHttp) -> None:
-        """Tell the relay whom to let through: off the development realm its default is nobody."""
-        allow = self.access.allow
-        if self.address.is_local or not allow:
+        """Tell the relay whom to let through, and to keep calls, as far as that was asked for.
+
+        Off the development realm its default is nobody. All else of the policy stays as it is.
+        """
+        wanted = frozenset[str]() if self.address.is_local else self.access.allow or frozenset[str]()
+        if not wanted and not self._offline:
             return
         policy = await http.policy()
-        missing = sorted(allow - set(policy.allow))
-        if policy.accept != "anyone" and missing:
-            await http.set_policy(
-                Policy(
-                    offline=policy.offline,
-                    accept=policy.accept,
-                    allow=[*policy.allow, *missing],
-                    block=policy.block,
-                )
+        missing = [] if policy.accept == "anyone" else sorted(wanted - set(policy.allow))
+        turned_on = self._offline and not policy.offline
+        if not missing and not turned_on:
+            return
+        await http.set_policy(
+            Policy(
+                offline=policy.offline or self._offline,
+                accept=policy.accept,
+                allow=[*policy.allow, *missing],
+                block=policy.block,
             )
+        )
+        if missing:
             self._note(f"told the relay to let through: {', '.join(missing)}")
+        if turned_on:
+            self._note("told the relay to keep durable calls while nobody listens")
 
     def _describe(self, account: Account, is_new: bool) -> Serving:
         allow = self.access.allow

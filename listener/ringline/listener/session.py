@@ -421,6 +421,12 @@ class Session:
         if entry is None:
             return answer_not_cancelled(frame, "unknown")
         offer = entry.offers[call_id]
+        work = self._floor.desk.entry(entry.id)
+        if work is not None:
+            # Another call of the same message has brought it here; this one was not offered again yet.
+            self._line.offer(call_id, frame.lease_id)
+            self._floor.desk.join(work, offer)
+            return self._floor.cancel(work, call_id, now) + self._floor.schedule(now)
         match entry.state:
             case EntryState.TAKEN:
                 self._records.cancel(entry.id, {call_id: "pending"}, now=now.wall)

@@ -451,6 +451,23 @@ class TestCancel:
         assert talk.cancel() == ["cancelled call-1 pending"]
         assert talk.offer() == ["cancelled call-1 pending"]
 
+    @pytest.mark.parametrize("begun", [False, True])
+    def test_a_call_whose_message_was_brought_again_by_another(self, talk: Talk, begun: bool) -> None:
+        talk.capacity = 0
+        talk.restart()
+        talk.call("call-1")
+        talk.capacity = 1 if begun else 0
+        talk.restart()
+        talk.call("call-2")
+        if not begun:
+            words = talk.cancel("call-1")
+            assert words == ["outcome call-2 agent_error", "cancelled call-1 pending"]
+        else:
+            assert talk.cancel("call-1") == ["stop call-2"]
+            words = talk.broke("call-2", stopped=True)
+            assert words == ["outcome call-2 agent_error", "cancelled call-1 running"]
+        assert state(talk) == "cancelled"
+
     def test_an_outcome_that_was_not_told_yet_is_told_instead(self, talk: Talk) -> None:
         talk.call()
         talk.session.disconnected()
