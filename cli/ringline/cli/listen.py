@@ -89,6 +89,11 @@ class RunPage(Page):
     "[default: anyone on a development relay, else nobody]",
 )
 @click.option(
+    "--offline",
+    is_flag=True,
+    help="Have the relay keep durable calls while nobody listens. It stays on at the relay.",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(1, 1_000),
     default=8,
@@ -127,6 +132,7 @@ def command(
     program: tuple[str, ...],
     task: str | None,
     allow: tuple[str, ...],
+    offline: bool,
     concurrency: int,
     timeout: float,
     trust_new: bool,
@@ -159,6 +165,7 @@ def command(
             realm=realm,
             allow=allow,
             trust_new=True if trust_new else None,
+            offline=offline,
             concurrency=concurrency,
             timeout_s=timeout,
             drain_s=drain,
