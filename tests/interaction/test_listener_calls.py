@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ringline.caller import AsyncCaller, Cancelled, NotCancelled, Requested
+from ringline.client import Account
 from ringline.listener import Answer, Call, Command, Listener, Serving, TaskFailed
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError, HttpProblem, PeerFailure, RelayError, TransportError
@@ -634,6 +635,26 @@ class TestSetUp:
         with pytest.raises(PeerFailure) as failure:
             await within(call.result())
         assert failure.value.code == "agent_error"
+
+    async def test_a_fault_does_not_end_the_renewal_of_keys(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+
+        def due(account: Account, now_ms: int) -> bool:
+            asked.append(now_ms)
+            if len(asked) == 1:
+                raise RuntimeError("what was secret")
+            return False
+
+        monkeypatch.setattr("ringline.listener.service._KEYS_EVERY_S", 0.02)
+        monkeypatch.setattr(Account, "renewal_due", due)
+        listener = world.listener()
+        listener.answer(say_in)
+        await world.serve(listener)
+        await soon(lambda: len(asked) > 1)
+        told = [note for note in world.notes if "could not be renewed" in note]
+        assert told == ["the keys could not be renewed: RuntimeError"]
 
 
 def _key(ipk: bytes) -> str:

@@ -286,10 +286,14 @@ class Service:
                     await self._http.publish()
                 elif self._account.rotation_due(now):
                     await self._http.publish_prekeys()
-            except RinglineError as error:
-                if not isinstance(error, TransportError) and str(error) != told:
-                    told = str(error)
-                    self._note(f"the keys could not be renewed: {error}")
+            except TransportError:
+                continue  # told by the connection already
+            except Exception as error:
+                # Whatever it is, it must not end the renewals: the day's keys would run out unseen.
+                text = str(error) if isinstance(error, RinglineError) else type(error).__name__
+                if text != told:
+                    told = text
+                    self._note(f"the keys could not be renewed: {text}")
 
 
 def _new_context_id() -> str:
