@@ -206,7 +206,9 @@ class DurableCalls:
         self._counters["store_failures"] += 1
         closed = dict.fromkeys(undone.connections)
         for instance in self._presence.connected():
-            if instance.leases and instance.connection is not None:
+            leases = [errand.lease for errand in instance.leases.values()]
+            told = [lease for lease in leases if lease is not None and lease.id not in undone.untold]
+            if told and instance.connection is not None:
                 closed[instance.connection] = None
             self._presence.clear(instance)
         self.to_close += closed
@@ -214,6 +216,8 @@ class DurableCalls:
             if session.errands:
                 self._attached[session.connection] = list(session.errands)
                 session.errands = {}
+        for connection, call_id in undone.ends:
+            self._attached.setdefault(connection, []).append(call_id)
         self._errands.clear()
         self._queues.clear()
         self._presence.hungry.clear()

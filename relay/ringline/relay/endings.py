@@ -31,7 +31,7 @@ from ringline.relay.presence import Presence
 from ringline.relay.queues import Queue
 from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
-from ringline.relay.stored_records import BY_REASON, is_hidden
+from ringline.relay.stored_records import BY_REASON
 from ringline.relay.timers import LeaseLapses, RestOver, StopOver, StoreDue, Timers
 
 __all__ = ["Endings"]
@@ -177,6 +177,7 @@ class Endings:
     def revoke(self, errand: Errand, by_caller: bool, now: Instant) -> None:
         """One side has lost the authority for the call: ``by_caller`` its own card or handle."""
         state, flagged = errand.state, errand.row.cancel_requested
+        errand.lost_by_caller = by_caller
         if state is State.STARTED:
             self.stop(errand, Event.REVOKED_STOPPED, now)
             return
@@ -187,8 +188,7 @@ class Endings:
                 self.end(errand, advance(_DURABLE, state, Event.RELEASE, cancel_requested=True), now)
                 return
             self.send_cancel(errand)
-        step = advance(_DURABLE, state, Event.AUTHORITY_LOST)
-        self.end(errand, step, now, error="unauthorized" if by_caller else "offline")
+        self.end(errand, advance(_DURABLE, state, Event.AUTHORITY_LOST), now)
 
     def end(
         self,
@@ -197,12 +197,15 @@ class Endings:
         now: Instant,
         *,
         outcome: CallOutcome | None = None,
-        error: RelayCode | None = None,
         attempts: int | None = None,
     ) -> None:
         """End a call as the lifecycle table says, and tell everybody who waits for it."""
         before = errand.row
-        error = error or step.error
+        error = step.error
+        if step.to is State.REVOKED:
+            error = "unauthorized" if errand.lost_by_caller else "offline"
+        # protocol §6.1: what a callee takes back is not seen by its caller until the time is over.
+        hidden = step.to is State.REVOKED and error == "offline"
         sealed = None if outcome is None else _json.encode(outcome.envelope)
         after = replace(
             before,
@@ -213,11 +216,8 @@ class Endings:
             terminal=None if outcome is None else outcome.terminal,
             outcome_bytes=0 if outcome is None else len(outcome.envelope.ct) * 3 // 4,
             attempts=before.attempts if attempts is None else attempts,
-            due_at=before.execute_by + self._keep,
+            due_at=before.execute_by + (0 if hidden else self._keep),
         )
-        if is_hidden(after):
-            # protocol §6.1: to its caller it is queued, until its time is over.
-            after = replace(after, due_at=before.execute_by)
         errand.row = self._ledger.swap("end" if outcome is None else "outcome", before, after, sealed)
         self.watch(errand.row.due_at, now)
         self._counters[f"stored_{step.to.value}"] += 1
@@ -228,7 +228,7 @@ class Endings:
         errand.stop = None
         errand.uncounted = 0
         self._leave_queue(errand)
-        if not is_hidden(errand.row):
+        if not hidden:
             self.announce(errand, outcome)
 
     def announce(self, errand: Errand, outcome: CallOutcome | None) -> None:
@@ -236,11 +236,12 @@ class Endings:
         told = None
         if outcome is not None:
             row = errand.row
+            assert row.reason is not None
             # The lease is nobody's business but the listener's (protocol §3).
             told = CallOutcome(
                 call_id=row.call_id,
                 terminal=outcome.terminal,
-                terminal_reason=outcome.terminal_reason,
+                terminal_reason=row.reason,
                 envelope=outcome.envelope,
             )
         for connection in errand.attached:

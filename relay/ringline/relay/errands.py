@@ -52,6 +52,8 @@ class Errand(Struct, eq=False, kw_only=True):
     """Hand-outs that came to nothing without being counted."""
     rests_until: int = 0
     """Not handed out before, in ms of the clock that never goes back."""
+    lost_by_caller: bool = False
+    """Whose authority is gone, when it is gone."""
     stop: Event | None = None
     """Set while the relay itself has asked for a stop: what a confirmation then means."""
 

@@ -162,11 +162,13 @@ class Hands:
         if queue is None or not queue.count or self.stopping:
             return
         with closing(queue.heads()) as heads:
-            for errand in heads:
-                if not self._presence.takes_durable(callee):
-                    self._presence.hungry.add(callee)
-                    break
+            # Whose turn it is keeps it when there is no place, so that is looked at first.
+            while self._presence.takes_durable(callee):
+                errand = next(heads, None)
+                if errand is None:
+                    return
                 self._offer(queue, errand, now)
+        self._presence.hungry.add(callee)
 
     def _offer(self, queue: Queue, errand: Errand, now: Instant) -> None:
         row = errand.row

@@ -132,6 +132,7 @@ class Hub:
             self._admission.stock = self.durable
             self._calls.is_stored = self.durable.owns
             self.durable.open(started)
+            self._sessions.take()  # there is nobody yet to whom anything could be said
         self._records = Records(self._book, self._calls, self.durable)
 
     def _effects(self, now: Instant) -> list[Effect]:

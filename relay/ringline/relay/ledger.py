@@ -7,7 +7,16 @@ commit fails (protocol §6). What is said when everything is safe leaves at once
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias, final
 
-from ringline.protocol.frames import CallRequest, RelayToCaller, RelayToListener
+from msgspec import UNSET, UnsetType
+
+from ringline.protocol.frames import (
+    CallError,
+    CallOutcome,
+    CallRequest,
+    IncomingCall,
+    RelayToCaller,
+    RelayToListener,
+)
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.effects import Decided, Retire
 from ringline.relay.sessions import Sessions
@@ -27,7 +36,7 @@ _Word: TypeAlias = tuple[int, RelayToCaller | RelayToListener] | Decided | Retir
 class Undone:
     """Who must learn that what they sent in this turn was not stored."""
 
-    __slots__ = ("connections", "refused", "requests")
+    __slots__ = ("connections", "ends", "refused", "requests", "untold")
 
     def __init__(self) -> None:
         self.refused: list[tuple[int, CallRequest]] = []
@@ -36,6 +45,10 @@ class Undone:
         """Connections that said anything else."""
         self.requests: list[int] = []
         """HTTP cancel requests."""
+        self.ends: list[tuple[int, str]] = []
+        """Connections that wait for the end of a call which has not ended after all."""
+        self.untold: set[str | UnsetType] = set()
+        """Leases of which their listeners have not heard."""
 
 
 @final
@@ -122,7 +135,14 @@ class Ledger:
     def rollback(self) -> Undone:
         """Take the turn back; nothing of it is said. Return who must know."""
         undone = self.undone
-        self._settle()
+        for word in self._settle():
+            if not isinstance(word, tuple):
+                continue
+            connection, frame = word
+            if isinstance(frame, IncomingCall):
+                undone.untold.add(frame.lease_id)
+            elif isinstance(frame, CallOutcome | CallError) and frame.call_id is not UNSET:
+                undone.ends.append((connection, frame.call_id))
         self.store.rollback()
         return undone
 

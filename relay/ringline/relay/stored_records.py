@@ -21,6 +21,7 @@ BY_REASON: Final[dict[NotCancelledReason, CancelAnswer]] = {
 _STORED: Final[dict[str, tuple[State, ...]]] = {
     # The stored states behind a word of a record: some are finer, some are hidden from the caller.
     "queued": (State.QUEUED, State.REVOKED),
+    "started": (State.STARTED, State.REVOKED),
     "leased": (State.QUEUED,),
     "accepted": (State.QUEUED,),
     "canceled": (State.CANCELED, State.REVOKED),
@@ -58,7 +59,8 @@ def stored_record(
     finished = row.finished_at
     if row.state is State.REVOKED and viewer == row.caller != row.callee:
         if is_hidden(row):
-            state, reason, finished = "queued", None, None
+            state = "queued" if row.started_at is None else "started"
+            reason = finished = None
         elif row.error == "offline":
             state, reason, finished = "delivery_failed", "delivery_failed", row.execute_by
         elif row.error == "canceled":

@@ -33,6 +33,7 @@ from ringline.protocol.frames import (
     TerminalReason,
 )
 from ringline.protocol.instant import Instant
+from ringline.relay.call_store import CallStore
 from ringline.relay.effects import Close, Effect, Send
 from ringline.relay.hub import Hub
 from ringline.relay.settings import Settings
@@ -220,13 +221,36 @@ class Register:
 class Exchange:
     """A hub whose calls are named call-1, call-2, …, whose connections count from 1."""
 
-    def __init__(self, settings: dict[str, int] | None = None, register: Register | None = None) -> None:
+    def __init__(
+        self,
+        settings: dict[str, int] | None = None,
+        register: Register | None = None,
+        store: CallStore | None = None,
+    ) -> None:
         self.register = register or Register()
         self.settings = Settings().with_values({k: str(v) for k, v in (settings or {}).items()})
         self._ids = (f"call-{n}" for n in itertools.count(1))
         self._connections = itertools.count(1)
         self.now = START.later(1)
-        self.hub = Hub(self.settings, self.register, self._ids.__next__, START)
+        self.store = store
+        self._leases = (f"00000000-0000-4000-8000-{n:012x}" for n in itertools.count(1))
+        self.hub = self._make(START)
+
+    def _make(self, started_at: Instant) -> Hub:
+        return Hub(
+            self.settings,
+            self.register,
+            self._ids.__next__,
+            started_at,
+            store=self.store,
+            lease_ids=self._leases.__next__,
+        )
+
+    def turn(self, effects: list[Effect]) -> list[Effect]:
+        """End the turn of the loop in which these effects came; return them with what follows."""
+        while self.hub.unsaved:
+            effects = effects + self.hub.commit(self.now)
+        return effects
 
     def caller(self, handle: str = "alice", callee: str = "bob", card: str = CARD) -> int:
         """Connect a caller; return the number of its connection."""
@@ -256,25 +280,26 @@ class Exchange:
         capacity: int = 4,
         card: str = CARD,
         boot: str = "b",
+        durable: bool = True,
     ) -> tuple[int, list[Effect]]:
         """Connect a listener; return the number of its connection, and what follows."""
         connection = next(self._connections)
         effects = self.hub.connect_listener(
-            connection, handle, card, instance, boot, capacity, True, self.now
+            connection, handle, card, instance, boot, capacity, durable, self.now
         )
-        return connection, effects
+        return connection, self.turn(effects)
 
     def send(self, connection: int, frame: CallerToRelay | ListenerToRelay) -> list[Effect]:
         """Send a frame to the hub."""
-        return self.hub.receive(connection, codec.encode(frame), self.now)
+        return self.turn(self.hub.receive(connection, codec.encode(frame), self.now))
 
     def text(self, connection: int, text: str) -> list[Effect]:
         """Send text that may be no frame."""
         return self.hub.receive(connection, text.encode(), self.now)
 
-    def lose(self, connection: int) -> list[Effect]:
-        """Lose a connection."""
-        return self.hub.disconnect(connection, self.now)
+    def lose(self, connection: int, *, clean: bool = False) -> list[Effect]:
+        """Lose a connection; ``clean``: its peer closed it."""
+        return self.turn(self.hub.disconnect(connection, self.now, clean=clean))
 
     def wait(self, ms: int) -> list[Effect]:
         """Let time pass, with a tick whenever the hub wants one."""
@@ -282,7 +307,7 @@ class Exchange:
         effects: list[Effect] = []
         while (due := self.hub.deadline()) is not None and due <= end:
             self.now = self.now.later(max(0, due - self.now.mono))
-            effects += self.hub.tick(self.now)
+            effects += self.turn(self.hub.tick(self.now))
         self.now = self.now.later(end - self.now.mono)
         return effects
 
