@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import http.server
+import os
+import pty
 import re
 import socket
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ringline_testing.commands import Scene
+from ringline_testing.commands import BOUND_S, RINGLINE, Scene
 from ringline_testing.relay import running_relay
 
 pytestmark = pytest.mark.system
@@ -265,6 +267,48 @@ def test_away_from_development_keys_come_with_contact_strings(scene: Scene, tmp_
             assert (answer.returncode, answer.stdout) == (0, b"hello\n"), answer.stderr
             stranger = scene.run("call", bob_contact, "hello", "--as", "mallory", "--plain")
             screen(stranger, 10, "bob", following="")
+
+
+def test_a_passphrase_is_asked_for_on_a_terminal_and_twice_the_first_time(scene: Scene) -> None:
+    with relay_elsewhere("relay.example") as url:
+        words = ("init", "--as", "me", "--relay", url, "--realm", "relay.example")
+        first = on_a_terminal(scene, words, ["first try", "typing slip", "correct horse", "correct horse"])
+        assert first.count("Passphrase of the keys of me") == 2
+        assert "correct horse" not in first
+        assert "contact      ringline://me@relay.example/" in first
+        (path,) = scene.home.rglob("identities/me/agent.key")
+        assert "argon2id" in path.read_text()
+        again = on_a_terminal(scene, words, ["correct horse"])
+        assert again.count("assphrase of the keys of me") == 1
+        assert "this identity exists already" in again
+        wrong = on_a_terminal(scene, words, ["wrong horse"])
+        assert "exit 2" in wrong
+
+
+def on_a_terminal(scene: Scene, words: tuple[str, ...], typed: list[str]) -> str:
+    """Run a command on a terminal, type a line whenever it asks for one, and return what was shown."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [RINGLINE, *words],
+        env=scene.environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    answered = 0
+    with contextlib.suppress(OSError):  # Linux: nobody holds the other end any more
+        while piece := os.read(ours, 65_536):
+            shown += piece
+            if shown.count(b": ") > answered and shown.endswith(b": ") and typed:
+                os.write(ours, typed.pop(0).encode() + b"\n")
+                answered = shown.count(b": ")
+    os.close(ours)
+    process.wait(BOUND_S)
+    assert typed == []
+    return shown.decode()
 
 
 def test_away_from_development_new_keys_need_a_decision(scene: Scene) -> None:

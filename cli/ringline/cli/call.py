@@ -115,7 +115,8 @@ def command(
 ) -> int:
     """Call HANDLE with a message and print the signed reply.
 
-    HANDLE is a name at the relay, or a contact string. TEXT is the message; - reads standard input.
+    HANDLE is a name at the relay, or a contact string. TEXT is the message; - reads standard input, which
+    also keeps the message out of the list of processes that other users of this computer can see.
     Standard output gets the reply and nothing else, ended by one line feed if it does not end with one;
     status goes to standard error. Ctrl-C asks for the work to be stopped, and waits for the confirmation.
     """
@@ -127,7 +128,7 @@ def command(
     from ringline.cli.message import read_message
     from ringline.cli.output import require_output, write_document, write_reply
     from ringline.cli.report import open_report
-    from ringline.client import RelayAddress
+    from ringline.client import Home, RelayAddress
     from ringline.protocol.contact import Contact
     from ringline.protocol.encoding import b64encode
     from ringline.protocol.errors import ConfigError
@@ -148,7 +149,7 @@ def command(
     args = _arguments(arguments)
     invocation.peer, invocation.task = handle, task
     message = read_message(text, file)
-    lock = locking(address, passphrase_file, plain)
+    lock = locking(Home.default(), address, own, passphrase_file, plain)
     notes: list[str] = []
     report = open_report(machine=machine)
 

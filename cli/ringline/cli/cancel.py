@@ -59,7 +59,7 @@ def command(
     from ringline.cli.identity import locking
     from ringline.cli.output import require_output, write_document
     from ringline.cli.report import RELAY_SAYS, open_report
-    from ringline.client import RelayAddress
+    from ringline.client import Home, RelayAddress
     from ringline.protocol.errors import HttpProblem
     from ringline.protocol.names import is_call_id
 
@@ -68,7 +68,7 @@ def command(
     if not is_call_id(call_id):
         raise click.UsageError(f"{call_id!r} is no call id; `ringline call` writes it with every error")
     address = RelayAddress.parse(relay, realm)
-    lock = locking(address, passphrase_file, plain)
+    lock = locking(Home.default(), address, own, passphrase_file, plain)
     report = open_report(machine=machine)
 
     async def ask() -> Cancellation:

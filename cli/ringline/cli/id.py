@@ -50,7 +50,7 @@ def show(
             f"there is no identity for {address.base_url} in {home.root}",
             next_step="make one: ringline init --as NAME",
         )
-    lock = locking(address, passphrase_file, plain)
+    lock = locking(home, address, own, passphrase_file, plain)
     now = time.time_ns() // 1_000_000
     accounts = [Account.load(home, address, name, now, passphrase=lock.passphrase) for name in names]
     if machine:

@@ -22,10 +22,13 @@ class Locking:
     plain: bool | None
 
 
-def locking(address: RelayAddress, passphrase_file: str | None, plain: bool) -> Locking:
-    """Return where the passphrase comes from: a file, else a prompt on a terminal, else nowhere.
+def locking(
+    home: Home, address: RelayAddress, handle: str | None, passphrase_file: str | None, plain: bool
+) -> Locking:
+    """Return where the passphrase of an identity comes from: a file, else a terminal, else nowhere.
 
-    In the development realm new keys are plain unless a passphrase file is given.
+    ``handle`` None is the identity that calls when no other is named. In the development realm new keys are
+    plain unless a passphrase file is given.
     """
     if passphrase_file is not None:
         if plain:
@@ -34,8 +37,18 @@ def locking(address: RelayAddress, passphrase_file: str | None, plain: bool) -> 
             )
         path = Path(passphrase_file)
         return Locking(lambda: _first_line(path), False)
-    prompt = _prompt if sys.stdin.isatty() and sys.stderr.isatty() else None
-    return Locking(prompt, True if plain or address.is_local else None)
+
+    def ask() -> str:
+        chosen = handle if handle is not None else home.default_handle(address)
+        # A slip of the finger at the first time would lock the keys for ever.
+        is_new = not home.agent_key_file(address, chosen).exists()
+        answer: str = click.prompt(
+            f"Passphrase of the keys of {chosen}", hide_input=True, err=True, confirmation_prompt=is_new
+        )
+        return answer
+
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    return Locking(ask if asks else None, True if plain or address.is_local else None)
 
 
 def open_account(
@@ -57,8 +70,3 @@ def _first_line(path: Path) -> str:
         raise ConfigError(
             f"there is no file {path} with a passphrase", next_step="check --passphrase-file"
         ) from None
-
-
-def _prompt() -> str:
-    answer: str = click.prompt("Passphrase of the key files", hide_input=True, err=True)
-    return answer

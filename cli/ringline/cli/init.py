@@ -44,7 +44,7 @@ def command(
     from ringline.client.http import RelayHttp
 
     home, address = Home.default(), RelayAddress.parse(relay, realm)
-    account, is_new = open_account(home, address, own, locking(address, passphrase_file, plain))
+    account, is_new = open_account(home, address, own, locking(home, address, own, passphrase_file, plain))
 
     async def publish() -> None:
         http = RelayHttp(address, account, RelayClock())

@@ -151,11 +151,11 @@ def command(
     from pathlib import Path
 
     from ringline.cli.identity import locking
-    from ringline.client.address import RelayAddress
+    from ringline.client import Home, RelayAddress
     from ringline.listener.command import ListenOptions, listen
 
     address = RelayAddress.parse(relay, realm)
-    lock = locking(address, passphrase_file, plain)
+    lock = locking(Home.default(), address, own, passphrase_file, plain)
     listen(
         ListenOptions(
             name=own,

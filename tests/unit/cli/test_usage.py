@@ -138,3 +138,14 @@ def test_nothing_is_sent_whose_answer_could_not_be_printed(
     monkeypatch.setattr(sys, "stdout", None)
     assert main(("call", "echo", "hello", "--relay", "http://127.0.0.1:9")) == 2
     assert "standard output is closed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("errors", "show", "--", "--json"), ("listen", "--as", "Bob", "--run", "cat", "--json")],
+    ids=" ".join,
+)
+def test_what_belongs_to_somebody_else_does_not_ask_for_a_document(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    refused(capsys, *words)
