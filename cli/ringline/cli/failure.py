@@ -55,6 +55,7 @@ _SAYS: Final = {
     _L: "Found on this side, by this program.",
     _E: "The relay's record of the call says so; nobody has signed it.",
 }
+_DAY_MS: Final = 86_400_000
 _NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
 _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
@@ -250,7 +251,7 @@ def explain(
         if again is not None or "{again}" not in template
     ]
     if error.retry_after_ms:
-        steps.insert(0, f"Wait {_span(error.retry_after_ms)}, until {_clock(error.retry_after_ms)}; then:")
+        steps.insert(0, f"Wait {_wait(error.retry_after_ms)}; then:")
     return Explanation(
         code=info.code,
         family=info.family,
@@ -384,5 +385,8 @@ def _span(ms: int) -> str:
     return f"{-(-seconds // 60)} min" if seconds < 7_200 else f"{-(-seconds // 3_600)} h"
 
 
-def _clock(ms: int) -> str:
-    return datetime.fromtimestamp(datetime.now().timestamp() + ms / 1_000).strftime("%H:%M:%S")
+def _wait(ms: int) -> str:
+    """Return how long, and until when if that is today or tomorrow: a relay may name any number."""
+    if ms >= _DAY_MS:
+        return f"{-(-ms // _DAY_MS):,} days"
+    return f"{_span(ms)}, until {datetime.fromtimestamp(datetime.now().timestamp() + ms / 1_000):%H:%M:%S}"

@@ -81,6 +81,12 @@ def test_a_time_to_wait_comes_first() -> None:
     assert steps[1] == AGAIN
 
 
+@pytest.mark.parametrize("error", [RelayError, HttpProblem])
+def test_a_relay_may_name_any_time_to_wait(error: type[RinglineError]) -> None:
+    text = told(error("", code="rate_limited", retry_after_ms=2**53 - 1))
+    assert "Next:  Wait 104,249,992 days; then:" in text
+
+
 def test_a_timeout_says_that_the_work_may_run() -> None:
     text = told(RelayError("", code="timeout", call_id="c1", message_id="0" * 31 + "1"))
     assert "may have run or may still run" in text
