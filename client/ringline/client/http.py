@@ -287,7 +287,8 @@ def _problem(answer: Answer) -> shapes.Problem | None:
 def _retry_after(answer: Answer, problem: shapes.Problem | None) -> int | None:
     """Milliseconds, from the problem document or else the ``Retry-After`` header in seconds."""
     if problem is not None and problem.retry_after_ms is not UNSET and problem.retry_after_ms >= 0:
-        return problem.retry_after_ms
+        # JSON has numbers of any length, and what is calculated with this one would fail over them.
+        return min(problem.retry_after_ms, _SECONDS_MAX * 1_000)
     try:
         seconds = float(answer.header("Retry-After") or "")
     except ValueError:

@@ -126,7 +126,7 @@ class Link:
     def start(self) -> None:
         """Begin to dial, in the running event loop."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link {self._path[:9]}")
+            self._task = asyncio.get_running_loop().create_task(self._live(), name=f"link {self._path[:9]}")
 
     def wake(self) -> None:
         """Dial now instead of after the delay."""
@@ -162,6 +162,16 @@ class Link:
                     await socket.close()
         self._task.cancel()
         await asyncio.wait({self._task})
+
+    async def _live(self) -> None:
+        """Run until told to stop; a link that ends in any other way says so to its user."""
+        try:
+            await self._run()
+        except Exception as error:
+            _log.error("the connection was given up: %s", type(error).__name__)
+            _log.debug("where", exc_info=error)
+            fault = RinglineError(f"the connection was given up over a fault here: {type(error).__name__}")
+            self._tell(self._user.ended, fault)
 
     async def _run(self) -> None:
         while True:

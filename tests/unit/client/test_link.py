@@ -409,6 +409,38 @@ async def test_no_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         assert not any(bearer in text for text in texts)
 
 
+async def test_a_time_to_wait_of_any_length_is_no_fault(tmp_path: Path) -> None:
+    async with scripted(tmp_path) as (relay, user, link):
+
+        def far(connection: ServerConnection, request: Request) -> Response:
+            response = problem(connection, 429, "rate_limited")
+            response.body = b'{"type":"t","title":"t","status":429,"code":"rate_limited","retry_after_ms":1'
+            response.body += b"0" * 400 + b"}"
+            del response.headers["Content-Length"]
+            response.headers["Content-Length"] = str(len(response.body))
+            return response
+
+        relay.judge = far
+        link.start()
+        await user.until("lost")
+        assert user.errors[0].code == "rate_limited"
+
+
+async def test_a_link_that_fails_over_a_fault_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise LookupError("secret text")
+
+    async with scripted(tmp_path) as (_, user, link):
+        monkeypatch.setattr(link._backoff, "opened", fail)
+        link.start()
+        await user.until("ended")
+        assert link.ended or not link.connected
+    assert "LookupError" in str(user.errors[0])
+    assert "secret text" not in caplog.text + str(user.errors[0])
+
+
 async def test_a_message_above_the_limit_closes_1009_and_one_at_the_limit_passes(tmp_path: Path) -> None:
     code: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
     async with scripted(tmp_path) as (relay, user, link):
