@@ -159,13 +159,17 @@ def _end(error: Exception, invocation: Invocation) -> int:
     # Not loaded by a command that ends well.
     from ringline.cli.failure import document, explain, lines
 
-    explanation = explain(
-        error,
-        page=invocation.page,
-        peer=invocation.peer,
-        task=invocation.task,
-        again=invocation.again,
-    )
+    try:
+        explanation = explain(
+            error,
+            page=invocation.page,
+            peer=invocation.peer,
+            task=invocation.task,
+            again=invocation.again,
+        )
+    except Exception as fault:
+        # What an error holds may be a stranger's: to explain it must not be what shows a traceback.
+        explanation = explain(fault, again=invocation.again)
     if invocation.machine:
         write_document(document(explanation))
     else:

@@ -253,6 +253,16 @@ def test_a_fault_shows_no_traceback_unless_asked(monkeypatch: pytest.MonkeyPatch
     assert "Traceback" in loud.stderr
 
 
+def test_an_error_that_cannot_be_explained_is_a_fault_without_a_traceback() -> None:
+    program = "import sys\nimport ringline.cli.failure as f\nreal = f._parted\n"
+    program += "f._parted = lambda text: real(text) if 'fault' in text else text[10**6]\n"
+    program += "from ringline.cli import main\nsys.exit(main(['call', 'B', 'x']))\n"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert answer.returncode == 70
+    assert "Traceback" not in answer.stderr
+    assert "a fault in Ringline itself: IndexError." in answer.stderr
+
+
 def test_a_group_without_its_command_says_so() -> None:
     group = LazyGroup("g", entries={})
     assert group.get_command(click.Context(group), "nothing") is None
