@@ -122,7 +122,7 @@ class Routes:
         reasons: list[str] = []
         if self.stopping:
             reasons.append("the relay is stopping")
-        fault = await self._registry.fault() or self._board.fault
+        fault = self._board.fault or await self._registry.fault()
         if fault is not None:
             reasons.append(f"the store cannot be written: {fault}")
         status = 503 if reasons else 200
