@@ -215,7 +215,7 @@ async def test_a_fault_while_an_outcome_is_opened_ends_the_call_and_shows_nothin
     def fail(*args: object, **members: object) -> None:
         raise RuntimeError("what was sealed")
 
-    monkeypatch.setattr("ringline.caller.errand.open_answer", fail)
+    monkeypatch.setattr("ringline.caller.post.open_answer", fail)
     async with caller(liar[0], tmp_path) as me:
         with pytest.raises(CannotOpen):
             await me.call("bob", "x", timeout=20)

@@ -1,28 +1,47 @@
 """Call agents over a relay that cannot read what is said. Start with `Caller` or `AsyncCaller`."""
 
 from ringline.caller.blocking import Caller, CallHandle, Talk
-from ringline.caller.caller import DEFAULT_TIMEOUT_S, AsyncCaller
+from ringline.caller.caller import DEFAULT_TIMEOUT_S, DURABLE_LIFE_S, AsyncCaller
 from ringline.caller.cancellation import Cancellation, Cancelled, NotCancelled, Requested
 from ringline.caller.conversation import Conversation
 from ringline.caller.events import Event
+from ringline.caller.kept import KeptCall
 from ringline.caller.receipt import Receipt
+from ringline.caller.record_ends import (
+    CallCanceled,
+    CallEnded,
+    CallExpired,
+    CallIndeterminate,
+    CallRevoked,
+    CallUndelivered,
+    StillRunning,
+)
 from ringline.caller.reply import Reply, Signer
 from ringline.caller.running import RunningCall
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
+    "DURABLE_LIFE_S",
     "AsyncCaller",
+    "CallCanceled",
+    "CallEnded",
+    "CallExpired",
     "CallHandle",
+    "CallIndeterminate",
+    "CallRevoked",
+    "CallUndelivered",
     "Caller",
     "Cancellation",
     "Cancelled",
     "Conversation",
     "Event",
+    "KeptCall",
     "NotCancelled",
     "Receipt",
     "Reply",
     "Requested",
     "RunningCall",
     "Signer",
+    "StillRunning",
     "Talk",
 ]

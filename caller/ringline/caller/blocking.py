@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
-from ringline.caller.caller import AsyncCaller
+from ringline.caller.caller import DURABLE_LIFE_S, SUBMIT_TIMEOUT_S, AsyncCaller
 from ringline.caller.cancellation import Cancellation
 from ringline.caller.conversation import Conversation
 from ringline.caller.events import Event
+from ringline.caller.kept import KeptCall
 from ringline.caller.reply import Reply
 from ringline.caller.running import RunningCall
 from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase
@@ -255,7 +256,39 @@ class Caller:
         """Ask ``handle`` for the tasks it offers to this identity. Raises as `call`."""
         return self._loop.run(self._caller.offered_tasks(handle, timeout=timeout))
 
+    def submit(
+        self,
+        handle: str,
+        message: str,
+        *,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        expires: float = DURABLE_LIFE_S,
+        timeout: float = SUBMIT_TIMEOUT_S,
+        message_id: str | None = None,
+    ) -> str:
+        """Leave a durable call with the relay and return its receipt. As `AsyncCaller.submit`."""
+        return self._loop.run(
+            self._caller.submit(
+                handle,
+                message,
+                task=task,
+                args=args,
+                expires=expires,
+                timeout=timeout,
+                message_id=message_id,
+            )
+        )
+
+    def result(self, receipt: str, *, wait: float = 0.0) -> Reply:
+        """Return the signed reply to a durable call. As `AsyncCaller.result`."""
+        return self._loop.run(self._caller.result(receipt, wait=wait))
+
+    def calls(self, limit: int = 100) -> tuple[KeptCall, ...]:
+        """Return the calls that this identity sealed last, newest first."""
+        return self._loop.run(self._caller.calls(limit))
+
     def cancel(self, call: CallHandle | str) -> Cancellation:
-        """Cancel a running call, or one that another process made, by its call id."""
+        """Cancel a running call, or one that another process made, by its receipt or call id."""
         target = call.running if isinstance(call, CallHandle) else call
         return self._loop.run(self._caller.cancel(target))

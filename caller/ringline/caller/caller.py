@@ -10,23 +10,36 @@ from typing import Any, Final, final
 from msgspec import UNSET
 
 from ringline.caller.cancellation import Cancellation, Cancelled, NotCancelled, Requested
+from ringline.caller.claim import claim_of, is_claim, read_claim
+from ringline.caller.collection import collect, submitted
 from ringline.caller.conversation import Conversation
 from ringline.caller.errand import Errand
+from ringline.caller.kept import KeptCall, kept_call
+from ringline.caller.outbox import Stored
 from ringline.caller.post import Post, PostOptions
-from ringline.caller.reply import Reply
+from ringline.caller.reply import Reply, reply_of
 from ringline.caller.running import RunningCall
-from ringline.caller.sealing import Question
+from ringline.caller.sealing import Question, seal_call
+from ringline.caller.submission import Submission
 from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase, RelayAddress
-from ringline.protocol.bodies import Offer
+from ringline.protocol.bodies import Offer, encode_request
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError
-from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS
+from ringline.protocol.limits import CALL_BOUND_MS, DURABLE_LIFE_MS, HOLD_MS
 from ringline.protocol.names import is_handle, is_message_id
+from ringline.protocol.shapes import CallRecord
+from ringline.protocol.transcript import digest
 
-__all__ = ["DEFAULT_TIMEOUT_S", "AsyncCaller"]
+__all__ = ["DEFAULT_TIMEOUT_S", "DURABLE_LIFE_S", "SUBMIT_TIMEOUT_S", "AsyncCaller"]
 
 DEFAULT_TIMEOUT_S: Final = (CALL_BOUND_MS + HOLD_MS) / 1_000
 """How long a call is waited for: the relay ends it by itself before that."""
+
+DURABLE_LIFE_S: Final = DURABLE_LIFE_MS / 1_000
+"""How long a durable call may wait for its work to begin, at most and by default."""
+
+SUBMIT_TIMEOUT_S: Final = 30.0
+"""How long the relay is given to confirm a durable call."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -182,15 +195,127 @@ class AsyncCaller:
             raise
         return () if offered is UNSET else offered
 
+    async def submit(
+        self,
+        handle: str,
+        message: str,
+        *,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        expires: float = DURABLE_LIFE_S,
+        timeout: float = SUBMIT_TIMEOUT_S,
+        message_id: str | None = None,
+    ) -> str:
+        """Leave a durable call for ``handle`` with the relay, and return its receipt.
+
+        The receipt is a plain string that is good for `result` in any later process of this identity: the
+        sealed bytes and the key for the outcome are on disk before anything is sent. ``expires``: seconds
+        in which the work must begin, at most 72 hours. ``timeout``: seconds for the relay to confirm. The
+        other arguments are those of `call`.
+
+        Raises as `call`. After a `CallTimeout` or `TransportError` the relay may have it: submit it again
+        under the same ``message_id``, or ask for its `result`; the same bytes are sent then.
+        """
+        _checked(handle)
+        _checked_id(message_id)
+        if not 1 <= expires <= DURABLE_LIFE_S:
+            raise ConfigError("a durable call expires after 1 second to 72 hours")
+        post = await self._ready()
+        request = Question(message=message, task=task, args=args).body()
+        stored = fresh = None
+        if message_id is not None:
+            stored = await post.stored(post.outbox.find, handle, message_id)
+        if stored is None:
+            peer = await post.peers.resolve(handle)
+            fresh = seal_call(
+                post.account,
+                peer,
+                request,
+                message_id=message_id or secrets.token_hex(16),
+                correlation_id=secrets.token_hex(16),
+                now_ms=post.clock.now_ms(),
+                durable_ms=int(expires * 1_000),
+            )
+            stored = await post.stored(post.outbox.remember, fresh)
+        if stored.mode != "durable" or stored.content != digest(encode_request(request)):
+            raise ConfigError(
+                f"the message_id {stored.message_id} was used before for another message to {handle}. "
+                "Nothing was sent.",
+                next_step="leave it out, or give a new one",
+            )
+        if stored is fresh:
+            await Submission(post, stored, timeout, sent_before=False).run()
+        elif stored.receipt is None:
+            await submitted(post, stored, timeout)
+        return claim_of(handle, stored.message_id)
+
+    async def result(self, receipt: str, *, wait: float = 0.0) -> Reply:
+        """Return the signed reply to a durable call, waiting at most ``wait`` seconds for its end.
+
+        ``receipt`` is what `submit` returned, in this process or in another, or the ``call_id``. A reply
+        that was fetched before is given again without the relay.
+
+        Raises:
+            PeerFailure: the callee says, sealed and signed, that it failed.
+            StillRunning: it has not ended yet.
+            CallExpired, CallUndelivered, CallIndeterminate, CallCanceled, CallRevoked: how it ended without
+                an outcome, by the relay's record.
+            CannotOpen: an outcome was delivered that does not open.
+            TransportError, HttpProblem: the relay could not be reached, or refuses.
+            ConfigError: no such call of this identity.
+        """
+        post = await self._ready()
+        stored = await self._stored(post, receipt)
+        answer = await collect(post, stored, max(0.0, wait))
+        return reply_of(answer, stored.message_id, stored.correlation_id)
+
+    async def calls(self, limit: int = 100) -> tuple[KeptCall, ...]:
+        """Return the calls that this identity sealed last, newest first, as its own outbox has them."""
+        post = await self._ready()
+        return tuple(kept_call(each) for each in await post.stored(post.outbox.recent, limit))
+
+    async def kept(self, receipt: str) -> KeptCall:
+        """Return one call of this identity by its receipt or call id. Raises `ConfigError` for none."""
+        return kept_call(await self._stored(await self._ready(), receipt))
+
+    async def record(self, receipt: str) -> CallRecord | None:
+        """Return what the relay says of a call, unsigned, or None when it knows nothing of it.
+
+        ``receipt`` is that or a call id. Raises `TransportError`, `HttpProblem`; `ConfigError` for a receipt
+        of no call.
+        """
+        post = await self._ready()
+        call_id = (await self._stored(post, receipt)).call_id if is_claim(receipt) else receipt
+        return None if call_id is None else await post.http.record(call_id)
+
+    async def _stored(self, post: Post, receipt: str) -> Stored:
+        if is_claim(receipt):
+            stored = await post.stored(post.outbox.find, *read_claim(receipt))
+        else:
+            stored = await post.stored(post.outbox.find_call, receipt)
+        if stored is None:
+            raise ConfigError(
+                f"{post.account.handle} has no such call in its outbox. Nothing was sent.",
+                next_step="list what this identity has sent: ringline calls ls",
+            )
+        return stored
+
     async def cancel(self, call: RunningCall | str) -> Cancellation:
-        """Cancel a running call, or one that another process made, by its call id.
+        """Cancel a running call, or one that another process made, by its receipt or call id.
 
         Returns `Cancelled` only when the relay says that it is confirmed. Raises `TransportError` or
-        `HttpProblem` for a call id.
+        `HttpProblem` for a receipt or call id, `ConfigError` for a receipt of no call.
         """
         if isinstance(call, RunningCall):
             return await call.cancel()
-        answer = await (await self._ready()).http.cancel(call)
+        post = await self._ready()
+        if is_claim(call):
+            stored = await self._stored(post, call)
+            if stored.receipt is not None:
+                return NotCancelled(stored.call_id, "already_terminal")
+            # Whether the relay has it is found out by sending it once more, which admits it once.
+            call = (await submitted(post, stored)).call_id or ""
+        answer = await post.http.cancel(call)
         match answer:
             case "canceled":
                 return Cancelled(call)
@@ -210,11 +335,7 @@ class AsyncCaller:
     ) -> Errand:
         """Start the work of a call for a question that is already put together; for this package."""
         _checked(handle)
-        if message_id is not None and not is_message_id(message_id):
-            raise ConfigError(
-                f"{message_id!r} is not a message_id: 32 lower-case hex digits, not all zero",
-                next_step="leave it out, or make one: secrets.token_hex(16)",
-            )
+        _checked_id(message_id)
         if timeout is not None and not timeout > 0:
             raise ConfigError("the timeout must be above 0 seconds")
         return Errand(
@@ -243,4 +364,12 @@ def _checked(handle: str) -> None:
         raise ConfigError(
             f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
             next_step="check the name of the agent to call",
+        )
+
+
+def _checked_id(message_id: str | None) -> None:
+    if message_id is not None and not is_message_id(message_id):
+        raise ConfigError(
+            f"{message_id!r} is not a message_id: 32 lower-case hex digits, not all zero",
+            next_step="leave it out, or make one: secrets.token_hex(16)",
         )

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 from ringline.protocol.errors import RinglineError
-from ringline.protocol.frames import CallOutcome, CallState, CancelCall, NotCancelledReason, RelayCode
+from ringline.protocol.frames import (
+    CallOutcome,
+    CallQueued,
+    CallState,
+    CancelCall,
+    NotCancelledReason,
+    RelayCode,
+)
 
 __all__ = [
     "Cancel",
@@ -19,6 +26,7 @@ __all__ = [
     "Open",
     "OutOfTime",
     "Progress",
+    "Queued",
     "Refused",
     "Reseal",
     "Send",
@@ -69,6 +77,15 @@ class Learned:
 
     message_id: str
     call_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The relay has stored a durable call, it says; the session is done with it."""
+
+    message_id: str
+    frame: CallQueued
 
 
 @final
@@ -164,4 +181,4 @@ class End:
     end: Ended
 
 
-Effect: TypeAlias = Send | Cancel | Lookup | Learned | Open | Reseal | Tell | Decided | End
+Effect: TypeAlias = Send | Cancel | Lookup | Learned | Queued | Open | Reseal | Tell | Decided | End

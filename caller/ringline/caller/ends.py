@@ -26,13 +26,29 @@ _ENDED: Final[dict[RelayCode, str]] = {
 _SAME_ID: Final = "do not send it anew without the same message_id, {id}: it could run twice"
 
 
-def error_of(end: Ended, peer: str, message_id: str, call_id: str | None, timeout_s: float) -> RinglineError:
-    """Return what `RunningCall.result` raises for an end."""
+def error_of(
+    end: Ended, peer: str, message_id: str, call_id: str | None, timeout_s: float, *, durable: bool = False
+) -> RinglineError:
+    """Return what `RunningCall.result` raises for an end, or `AsyncCaller.submit` when ``durable``."""
     match end:
+        case Refused(code="offline", call_id=None) if durable:
+            return RelayError(
+                f"{peer} takes no calls while away (the relay says so). Nothing was delivered.",
+                code="offline",
+                message_id=message_id,
+                next_step=f"call while {peer} listens, or ask {peer} to run: ringline listen --offline",
+            )
         case Refused():
             return _relay_error(end, peer, message_id)
         case LostRelay(error, sent):
-            return _lost(error, message_id, call_id, sent=sent)
+            return _lost(error, message_id, call_id, sent=sent, durable=durable)
+        case OutOfTime(known_id, sent) if durable and sent:
+            return CallTimeout(
+                f"the relay did not confirm the call within {timeout_s:g} s. It may have it.",
+                call_id=known_id,
+                message_id=message_id,
+                next_step="ask for its result: the same sealed bytes are sent then, and run once",
+            )
         case OutOfTime(known_id, sent):
             return out_of_time(message_id, known_id, timeout_s, sent=sent)
         case Unopened():
@@ -87,8 +103,10 @@ def _relay_error(end: Refused, peer: str, message_id: str) -> RelayError:
     )
 
 
-def _lost(error: RinglineError, message_id: str, call_id: str | None, *, sent: bool) -> RinglineError:
-    if sent and isinstance(error, TransportError):
+def _lost(
+    error: RinglineError, message_id: str, call_id: str | None, *, sent: bool, durable: bool
+) -> RinglineError:
+    if sent and not durable and isinstance(error, TransportError):
         return TransportError(
             f"{str(error).removesuffix('. Nothing was sent.')}, and the call was under way. It may have run; "
             "the relay asks for its cancellation half a minute after it lost sight of this caller.",

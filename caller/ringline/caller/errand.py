@@ -23,29 +23,23 @@ from ringline.caller.outbox import Stored
 from ringline.caller.pending import Outgoing
 from ringline.caller.post import Post
 from ringline.caller.receipt import Receipt
-from ringline.caller.sealing import Answer, Question, open_answer, read_answer, seal_call
+from ringline.caller.sealing import Answer, Question, read_answer, seal_call
 from ringline.client import telemetry
 from ringline.client.clock import wall_ms
 from ringline.protocol.bodies import Request, encode_request
-from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import (
     CannotOpen,
     ConfigError,
-    HttpProblem,
     PeerFailure,
     ProtocolError,
     RinglineError,
-    TransportError,
 )
-from ringline.protocol.frames import CallOutcome
-from ringline.protocol.identity import SignedCard
+from ringline.protocol.frames import CallOutcome, CallQueued
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 from ringline.protocol.transcript import digest
 
 __all__ = ["Errand"]
 
-_SIGNER_TRIES: Final = 3
-_SIGNER_PAUSE_S: Final = 1.0
 _PROGRESS: Final[dict[Progress, Source]] = {"sent": "here", "sent_again": "here"}
 
 
@@ -165,6 +159,10 @@ class Errand:
         if self._post is not None:
             self._post.store_soon(self._post.outbox.learned, self.callee, self.message_id, call_id)
 
+    def queued(self, frame: CallQueued) -> None:
+        """For the line; never told of a sync call."""
+        del frame
+
     def decided(self, answer: CancelAnswer) -> None:
         """For the line."""
         for asked in self._asked:
@@ -186,35 +184,13 @@ class Errand:
         post, stored = self._post, self._stored
         assert post is not None
         assert stored is not None
-        card = await self._signer(post, b64decode(frame.envelope.sid), stored.to_ipk)
         try:
-            receipt = open_answer(
-                stored,
-                frame,
-                realm=post.address.realm,
-                own_handle=post.account.handle,
-                card=card,
-                now_ms=post.clock.own_ms(),
-            )
+            receipt = await post.keep(stored, frame)
         except CannotOpen:
             return False
-        try:
-            receipt = await post.stored(post.outbox.answered, self.callee, self.message_id, receipt)
-        except ConfigError as error:
-            # The reply is good; only its receipt is not on disk, and the one-time key still is.
-            post.note(f"the receipt was not kept: {error}")
         if not self._end.done():
             self._end.set_result(receipt)
         return True
-
-    async def _signer(self, post: Post, card_id: bytes, ipk: bytes) -> SignedCard:
-        """The card that signed. A relay that cannot tell it at once is asked again: the outcome is here."""
-        for _ in range(_SIGNER_TRIES - 1):
-            try:
-                return await post.peers.signer(self.callee, card_id, ipk)
-            except (TransportError, HttpProblem):
-                await asyncio.sleep(_SIGNER_PAUSE_S)
-        return await post.peers.signer(self.callee, card_id, ipk)
 
     async def reseal(self) -> bytes:
         """For the line."""
@@ -308,7 +284,9 @@ class Errand:
         return fresh
 
     def _known(self, post: Post, known: Stored, request: Request) -> Stored:
-        if known.content != digest(encode_request(with_members(request, traceparent=UNSET))):
+        if known.mode != "sync" or known.content != digest(
+            encode_request(with_members(request, traceparent=UNSET))
+        ):
             raise ConfigError(
                 f"the message_id {self.message_id} was used before for another message to {self.callee}. "
                 "Nothing was sent.",

@@ -18,6 +18,7 @@ from ringline.caller.effects import (
     Lookup,
     Open,
     Progress,
+    Queued,
     Reseal,
     Send,
     Tell,
@@ -26,7 +27,7 @@ from ringline.caller.pending import Outgoing
 from ringline.caller.session import CallerSession
 from ringline.client import Backoff, Link, RelayClock, RelayHttp
 from ringline.protocol.errors import RinglineError, TransportError
-from ringline.protocol.frames import CallOutcome, Frame, RelayToCaller
+from ringline.protocol.frames import CallOutcome, CallQueued, Frame, RelayToCaller
 from ringline.protocol.instant import Instant
 
 __all__ = ["IDLE_S", "CallUser", "Line"]
@@ -47,6 +48,9 @@ class CallUser(Protocol):
 
     def learned(self, call_id: str) -> None:
         """The relay gave it an id."""
+
+    def queued(self, frame: CallQueued) -> None:
+        """The relay has stored it, a durable call; nothing more comes here."""
 
     def decided(self, answer: CancelAnswer) -> None:
         """Something came of the request to cancel."""
@@ -183,6 +187,8 @@ class Line:
                 self._users[message_id].told(progress, told_id)
             case Learned(message_id, learned_id):
                 self._users[message_id].learned(learned_id)
+            case Queued(message_id, queued):
+                self._users[message_id].queued(queued)
             case Decided(message_id, answer):
                 user = self._users.get(message_id)
                 if user is not None:

@@ -20,7 +20,7 @@ from typing import Any, Final, final
 from ringline.caller.receipt import Receipt
 from ringline.client.home import Home
 from ringline.protocol.errors import ConfigError
-from ringline.protocol.frames import Terminal
+from ringline.protocol.frames import CallQueued, DeliveryMode, Terminal
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 
 __all__ = ["KEEP_MS", "Outbox", "Stored"]
@@ -29,7 +29,7 @@ KEEP_MS: Final = 30 * 86_400_000
 """How long a call that is over is kept."""
 
 _APPLICATION_ID: Final = 0x526E_676F  # "Rngo"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _BUSY_S: Final = 10.0
 
 _SCHEMA: Final = """
@@ -48,6 +48,11 @@ CREATE TABLE calls (
     exp             INTEGER NOT NULL,
     call_id         TEXT,              -- once the relay has told it
     created_at      INTEGER NOT NULL,
+    mode            TEXT NOT NULL DEFAULT 'sync',
+    submitted_at    INTEGER,           -- durable: the two times of call_queued
+    execute_by      INTEGER,
+    ended           TEXT,              -- durable: the end without an outcome, as the relay's record has it
+    acked           INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (callee, message_id)
 ) STRICT;
 CREATE INDEX calls_by_call_id ON calls (call_id) WHERE call_id IS NOT NULL;
@@ -66,6 +71,17 @@ CREATE TABLE receipts (
     FOREIGN KEY (callee, message_id) REFERENCES calls (callee, message_id) ON DELETE CASCADE
 ) STRICT;
 """
+
+# By the version that they begin from.
+_MIGRATIONS: Final = {
+    1: """
+ALTER TABLE calls ADD COLUMN mode TEXT NOT NULL DEFAULT 'sync';
+ALTER TABLE calls ADD COLUMN submitted_at INTEGER;
+ALTER TABLE calls ADD COLUMN execute_by INTEGER;
+ALTER TABLE calls ADD COLUMN ended TEXT;
+ALTER TABLE calls ADD COLUMN acked INTEGER NOT NULL DEFAULT 0
+"""
+}
 
 
 @final
@@ -87,15 +103,22 @@ class Stored:
     """The callee's identity key at the time of sealing: the outcome must be his."""
     suite: int
     reply_seed: bytes | None = field(repr=False)
-    """Seed of the one-time key; None once the outcome was opened."""
+    """Seed of the one-time key; None once the outcome was opened, and a durable one acknowledged."""
     iat: int
     exp: int
+    mode: DeliveryMode = "sync"
     call_id: str | None = None
+    submitted_at: int | None = None
+    execute_by: int | None = None
+    ended: str | None = None
+    """How a durable call ended without an outcome, as the relay last said."""
+    acked: bool = False
+    """Whether the relay was told that the outcome of a durable call is here."""
     receipt: Receipt | None = None
 
     def resendable(self, now_ms: int) -> bool:
         """True while a relay may still take these bytes (protocol §4 step 3)."""
-        return now_ms < self.exp + ENVELOPE_SKEW_MS
+        return now_ms < self.exp + (ENVELOPE_SKEW_MS if self.mode == "sync" else 0)
 
 
 @final
@@ -142,6 +165,10 @@ class Outbox:
                 run.execute(f"PRAGMA user_version = {_VERSION}")
             elif application != _APPLICATION_ID:
                 raise self._unusable("it is another program's database")
+            elif version in _MIGRATIONS:
+                for statement in _MIGRATIONS[version].split(";\n"):
+                    run.execute(statement)
+                run.execute(f"PRAGMA user_version = {version + 1}")
             elif version != _VERSION:
                 raise self._unusable(f"it is of version {version}, this program knows {_VERSION}")
 
@@ -191,10 +218,50 @@ class Outbox:
                 (call_id, callee, message_id),
             )
 
-    def answered(self, callee: str, message_id: str, receipt: Receipt) -> Receipt:
-        """Keep a receipt and delete the one-time key, together.
+    def queued(self, callee: str, message_id: str, frame: CallQueued) -> None:
+        """Note that the relay has a durable call, and until when it may begin."""
+        with self._told():
+            self._run.execute(
+                "UPDATE calls SET call_id = ?, submitted_at = ?, execute_by = ?"
+                " WHERE callee = ? AND message_id = ?",
+                (frame.call_id, frame.submitted_at, frame.expires_at, callee, message_id),
+            )
 
-        Returns the receipt that is kept, which is the first one (envelope §3.9).
+    def ended(self, callee: str, message_id: str, state: str) -> None:
+        """Note how a durable call ended without an outcome, by the relay's word: the key stays."""
+        with self._told():
+            self._run.execute(
+                "UPDATE calls SET ended = ? WHERE callee = ? AND message_id = ?", (state, callee, message_id)
+            )
+
+    def acknowledged(self, callee: str, message_id: str) -> None:
+        """Note that the relay knows that the outcome is here, and delete the one-time key."""
+        with self._told():
+            self._run.execute(
+                "UPDATE calls SET acked = 1, reply_seed = NULL WHERE callee = ? AND message_id = ?"
+                " AND EXISTS (SELECT 1 FROM receipts AS r"
+                " WHERE r.callee = calls.callee AND r.message_id = calls.message_id)",
+                (callee, message_id),
+            )
+
+    def unacknowledged(self) -> list[Stored]:
+        """Return the durable calls whose receipt is here and whose relay may not know it, oldest first."""
+        return self._several(
+            "SELECT callee, message_id FROM calls JOIN receipts USING (callee, message_id)"
+            " WHERE mode = 'durable' AND acked = 0 ORDER BY created_at LIMIT 100"
+        )
+
+    def recent(self, limit: int) -> list[Stored]:
+        """Return the calls that were sealed last, newest first."""
+        return self._several(
+            "SELECT callee, message_id FROM calls ORDER BY created_at DESC, rowid DESC LIMIT ?", limit
+        )
+
+    def answered(self, callee: str, message_id: str, receipt: Receipt) -> Receipt:
+        """Keep a receipt; of a sync call the one-time key is deleted in the same transaction.
+
+        The key of a durable call stays until its outcome was acknowledged. Returns the receipt that is
+        kept, which is the first one (envelope §3.9).
         """
         with self._told(), self._transaction():
             known = self._receipt(callee, message_id)
@@ -216,7 +283,8 @@ class Outbox:
                 ),
             )
             self._run.execute(
-                "UPDATE calls SET reply_seed = NULL, call_id = ? WHERE callee = ? AND message_id = ?",
+                "UPDATE calls SET reply_seed = iif(mode = 'sync', NULL, reply_seed), call_id = ?"
+                " WHERE callee = ? AND message_id = ?",
                 (receipt.call_id, callee, message_id),
             )
         return receipt
@@ -230,7 +298,9 @@ class Outbox:
 
     def _insert(self, stored: Stored) -> None:
         self._run.execute(
-            "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO calls (callee, message_id, correlation_id, payload, content, digest, from_ipk,"
+            " to_ipk, suite, reply_seed, iat, exp, call_id, created_at, mode)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 stored.callee,
                 stored.message_id,
@@ -246,13 +316,21 @@ class Outbox:
                 stored.exp,
                 stored.call_id,
                 stored.iat,
+                stored.mode,
             ),
         )
+
+    def _several(self, select: str, *values: int) -> list[Stored]:
+        with self._told():
+            rows = self._run.execute(select, values).fetchall()
+            found = [self._find(callee, message_id) for callee, message_id in rows]
+        return [each for each in found if each is not None]
 
     def _find(self, callee: str, message_id: str) -> Stored | None:
         row: Any = self._run.execute(
             "SELECT correlation_id, payload, content, digest, from_ipk, to_ipk, suite, reply_seed, iat, exp,"
-            " call_id FROM calls WHERE callee = ? AND message_id = ?",
+            " call_id, mode, submitted_at, execute_by, ended, acked FROM calls"
+            " WHERE callee = ? AND message_id = ?",
             (callee, message_id),
         ).fetchone()
         if row is None:
@@ -271,6 +349,11 @@ class Outbox:
             iat=row[8],
             exp=row[9],
             call_id=row[10],
+            mode=row[11],
+            submitted_at=row[12],
+            execute_by=row[13],
+            ended=row[14],
+            acked=bool(row[15]),
             receipt=self._receipt(callee, message_id),
         )
 

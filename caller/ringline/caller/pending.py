@@ -25,6 +25,8 @@ class Outgoing:
     call_id: str | None = None
     """What an earlier process learned."""
     retries: int = 1
+    durable_exp: int | None = None
+    """Of a durable call: the end of its envelope, Unix ms. It is over here when the relay has it."""
 
 
 @final

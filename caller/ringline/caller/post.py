@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, final
 
 from ringline.caller.line import IDLE_S, Line
-from ringline.caller.outbox import Outbox
+from ringline.caller.outbox import Outbox, Stored
+from ringline.caller.receipt import Receipt
+from ringline.caller.sealing import open_answer
 from ringline.client import Account, Contacts, Home, Passphrase, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.protocol.contact import Contact
-from ringline.protocol.errors import ConfigError, HttpProblem
+from ringline.protocol.encoding import b64decode
+from ringline.protocol.errors import ConfigError, HttpProblem, TransportError
+from ringline.protocol.frames import CallOutcome
+from ringline.protocol.identity import SignedCard
 
 __all__ = ["Post", "PostOptions"]
 
@@ -21,6 +26,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _LINES_MAX: Final = 64
+_SIGNER_TRIES: Final = 3
+_SIGNER_PAUSE_S: Final = 1.0
 
 
 @final
@@ -136,6 +143,37 @@ class Post:
         if self._closed:
             return
         self._store.submit(work, *args, **kwargs)
+
+    async def keep(self, stored: Stored, frame: CallOutcome) -> Receipt:
+        """Open the outcome of a kept call, keep it, and return what is kept.
+
+        Raises `CannotOpen`, or `TransportError`, `HttpProblem` or `TrustError` when it cannot be told who
+        signed it.
+        """
+        card = await self._signer(stored.callee, b64decode(frame.envelope.sid), stored.to_ipk)
+        receipt = open_answer(
+            stored,
+            frame,
+            realm=self.address.realm,
+            own_handle=self.account.handle,
+            card=card,
+            now_ms=self.clock.own_ms(),
+        )
+        try:
+            return await self.stored(self.outbox.answered, stored.callee, stored.message_id, receipt)
+        except ConfigError as error:
+            # The reply is good; only its receipt is not on disk, and the one-time key still is.
+            self.note(f"the receipt was not kept: {error}")
+        return receipt
+
+    async def _signer(self, callee: str, card_id: bytes, ipk: bytes) -> SignedCard:
+        """The card that signed. A relay that cannot tell it at once is asked again: the outcome is here."""
+        for _ in range(_SIGNER_TRIES - 1):
+            try:
+                return await self.peers.signer(callee, card_id, ipk)
+            except (TransportError, HttpProblem):
+                await asyncio.sleep(_SIGNER_PAUSE_S)
+        return await self.peers.signer(callee, card_id, ipk)
 
     def deadline(self, timeout_s: float) -> int:
         """Return the end of a wait from now, monotonic ms as the lines count them."""

@@ -3,9 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from ringline.caller.receipt import Receipt
+from msgspec import UNSET
 
-__all__ = ["Reply", "Signer"]
+from ringline.caller.receipt import Receipt
+from ringline.caller.sealing import Answer
+from ringline.protocol.errors import ProtocolError
+from ringline.protocol.fingerprint import fingerprint
+
+__all__ = ["Reply", "Signer", "reply_of"]
 
 
 @final
@@ -45,3 +50,23 @@ class Reply:
     correlation_id: str
     receipt: Receipt = field(repr=False)
     """What proves it."""
+
+
+def reply_of(answer: Answer, message_id: str, correlation_id: str) -> Reply:
+    """Return the reply that an opened outcome holds."""
+    reply = answer.outcome.reply
+    if reply is UNSET:  # pragma: no cover - a failure was raised
+        raise ProtocolError("the outcome holds no reply")
+    card = answer.signer.card
+    return Reply(
+        text=reply.text,
+        value=None if reply.value is UNSET else reply.value,
+        task=None if reply.task is UNSET else reply.task,
+        context_id=None if reply.context_id is UNSET else reply.context_id,
+        turn=None if reply.turn is UNSET else reply.turn,
+        signed_by=Signer(card.handle, card.ipk, fingerprint(card.ipk)),
+        call_id=answer.receipt.call_id,
+        message_id=message_id,
+        correlation_id=correlation_id,
+        receipt=answer.receipt,
+    )

@@ -3,14 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import final
 
-from msgspec import UNSET
-
 from ringline.caller.cancellation import Cancellation
 from ringline.caller.errand import Errand
 from ringline.caller.events import Event
-from ringline.caller.reply import Reply, Signer
-from ringline.protocol.errors import ProtocolError
-from ringline.protocol.fingerprint import fingerprint
+from ringline.caller.reply import Reply, reply_of
 
 __all__ = ["RunningCall"]
 
@@ -77,22 +73,7 @@ class RunningCall:
             ConfigError: the call cannot be made like this.
         """
         answer = await self._errand.answer()
-        reply = answer.outcome.reply
-        if reply is UNSET:  # pragma: no cover - a failure was raised
-            raise ProtocolError("the outcome holds no reply")
-        card = answer.signer.card
-        return Reply(
-            text=reply.text,
-            value=None if reply.value is UNSET else reply.value,
-            task=None if reply.task is UNSET else reply.task,
-            context_id=None if reply.context_id is UNSET else reply.context_id,
-            turn=None if reply.turn is UNSET else reply.turn,
-            signed_by=Signer(card.handle, card.ipk, fingerprint(card.ipk)),
-            call_id=answer.receipt.call_id,
-            message_id=self.message_id,
-            correlation_id=self.correlation_id,
-            receipt=answer.receipt,
-        )
+        return reply_of(answer, self.message_id, self.correlation_id)
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield what has happened so far and what happens, until the call is over.

@@ -21,7 +21,7 @@ from ringline.protocol.envelope import (
     seal_request,
 )
 from ringline.protocol.errors import BodyError, CannotOpen, ConfigError, MessageTooLarge, PeerFailure
-from ringline.protocol.frames import CallOutcome, CallRequest
+from ringline.protocol.frames import CallOutcome, CallRequest, DeliveryMode
 from ringline.protocol.identity import SignedCard
 from ringline.protocol.limits import CALLER_FRAME_BYTES, MESSAGE_BYTES, SYNC_LIFE_MS
 from ringline.protocol.suites import SUITES
@@ -96,12 +96,16 @@ def seal_call(
     message_id: str,
     correlation_id: str,
     now_ms: int,
+    durable_ms: int | None = None,
 ) -> Stored:
-    """Seal a sync call. ``now_ms`` is the relay's time, Unix ms; it stands for ten minutes.
+    """Seal a call. ``now_ms`` is the relay's time, Unix ms.
+
+    A sync call stands for ten minutes; ``durable_ms`` makes it a durable one that stands so long.
 
     Raises `MessageTooLarge` when it does not fit the seal or the frame, `ConfigError` for a suite that does
     not run here.
     """
+    mode: DeliveryMode = "sync" if durable_ms is None else "durable"
     plain = encode_request(request)
     content = digest(encode_request(with_members(request, traceparent=UNSET)))
     recipient = peer.recipient
@@ -110,15 +114,20 @@ def seal_call(
         realm=account.address.realm,
         sender=account.party,
         recipient=recipient,
-        mode="sync",
+        mode=mode,
         message_id=message_id,
         correlation_id=correlation_id,
         iat=now_ms,
-        exp=now_ms + SYNC_LIFE_MS,
+        exp=now_ms + (SYNC_LIFE_MS if durable_ms is None else durable_ms),
     )
     sealed = seal_request(context, plain, reply_key.public, account.operational)
     payload = codec.encode(
-        CallRequest(envelope=sealed.envelope, correlation_id=correlation_id, message_id=message_id)
+        CallRequest(
+            envelope=sealed.envelope,
+            correlation_id=correlation_id,
+            message_id=message_id,
+            delivery_mode=UNSET if mode == "sync" else mode,
+        )
     )
     if len(payload) > CALLER_FRAME_BYTES:
         raise MessageTooLarge(
@@ -139,6 +148,7 @@ def seal_call(
         reply_seed=reply_key.seed,
         iat=context.iat,
         exp=context.exp,
+        mode=mode,
     )
 
 
@@ -157,7 +167,7 @@ def open_answer(
         realm=realm,
         sender=Party(stored.callee, stored.to_ipk, card.card.id),
         recipient=Recipient(own_handle, stored.from_ipk, stored.suite, reply_key.public),
-        mode="sync",
+        mode=stored.mode,
         message_id=stored.message_id,
         correlation_id=stored.correlation_id,
         iat=frame.envelope.iat,

@@ -22,6 +22,7 @@ from ringline.caller.effects import (
     Open,
     OutOfTime,
     Progress,
+    Queued,
     Refused,
     Reseal,
     Send,
@@ -30,7 +31,7 @@ from ringline.caller.effects import (
     Withdrawn,
 )
 from ringline.caller.pending import Outgoing, Pending, Strays
-from ringline.protocol.errors import RinglineError
+from ringline.protocol.errors import ProtocolError, RinglineError
 from ringline.protocol.frames import (
     CallError,
     CallNotCancelled,
@@ -154,9 +155,7 @@ class CallerSession:
             case CallNotCancelled():
                 return self._not_cancelled(frame)
             case CallQueued():
-                # Only for durable calls, of which there are none here.
-                self.strays.mismatched += 1
-                return []
+                return self._queued(frame)
 
     def looked_up(self, message_id: str, known: bool | None, now: Instant) -> list[Effect]:
         """The answer to `Lookup`: whether the relay knows the call; None when it could not be asked."""
@@ -243,7 +242,7 @@ class CallerSession:
             if not call.opening:
                 times.append(call.out.deadline)
                 times += [time for time in (call.spoiled_at,) if time is not None]
-            if call.lost_at is not None and not self._connected:
+            if call.lost_at is not None and not self._connected and call.out.durable_exp is None:
                 times.append(call.lost_at + HOLD_MS)
             times += [time for time in (call.retry_at, call.lookup_at, call.cancel_by) if time is not None]
         return min(times, default=None)
@@ -259,7 +258,12 @@ class CallerSession:
                 effects += self._give_up(call, now)
             elif call.spoiled_at is not None and now.mono >= call.spoiled_at and not call.opening:
                 effects += self._end(call, Unopened())
-            elif call.lost_at is not None and not self._connected and now.mono >= call.lost_at + HOLD_MS:
+            elif (
+                call.lost_at is not None
+                and not self._connected
+                and call.out.durable_exp is None
+                and now.mono >= call.lost_at + HOLD_MS
+            ):
                 # protocol §5: the relay has cancelled it by now, if it still knows it.
                 assert call.lost_error is not None
                 effects += self._end(call, LostRelay(call.lost_error, sent=True))
@@ -285,7 +289,7 @@ class CallerSession:
         """Bring a call onto the connection that stands (protocol §5)."""
         if call.resealing or call.looking_up:
             return []
-        if call.call_id is None:
+        if call.call_id is None or call.out.durable_exp is not None:
             return self._send(call)
         # A relay that has forgotten a call would take its repeat for a new one: ask before.
         call.looking_up = True
@@ -308,7 +312,8 @@ class CallerSession:
                 return []
         else:
             call = self._unanswered(frame.correlation_id)
-            if call is None or call.call_id is not None:
+            durable = call is not None and call.out.durable_exp is not None
+            if call is None or call.call_id is not None or durable or frame.call_id in self._ends:
                 return self._stray(frame.call_id, known=call is not None)
             effects += self._learn(call, frame.call_id)
         if not call.on_wire:
@@ -365,7 +370,13 @@ class CallerSession:
         if call.given_up_at is not None:
             self._remove(call)
             return []
-        if frame.code == "timeout" and first and not call.resealed and call.cancel == "no":
+        if (
+            frame.code == "timeout"
+            and first
+            and call.out.durable_exp is None
+            and not call.resealed
+            and call.cancel == "no"
+        ):
             # protocol §5: sealed before the relay's start, and no earlier sending could have run.
             call.resealing = call.resealed = True
             call.on_wire = False
@@ -378,6 +389,24 @@ class CallerSession:
                 call.on_wire = False
                 return [Tell(call.out.message_id, _RETRIED[frame.code], None)]
         return self._end(call, Refused(frame.code, None, retry_ms))
+
+    def _queued(self, frame: CallQueued) -> list[Effect]:
+        """The relay has stored a durable call: from here on it is asked about over HTTP."""
+        call = self._calls.get(frame.message_id)
+        if call is None:
+            return self._stray(frame.call_id, known=False)
+        exp = call.out.durable_exp
+        if exp is None or not call.on_wire or frame.correlation_id != call.out.correlation_id:
+            self.strays.mismatched += 1
+            return []
+        learned = self._learn(call, frame.call_id) if call.call_id is None else []
+        if call.call_id != frame.call_id or frame.expires_at > exp:
+            # protocol §6: execute_by is never beyond what was sealed, and a call has one id.
+            self.strays.mismatched += 1
+            error = ProtocolError("the relay has confirmed another call than the one that was sent")
+            return [*learned, *self._end(call, LostRelay(error, sent=True))]
+        self._remove(call)
+        return [*learned, Queued(frame.message_id, frame)]
 
     def _outcome(self, frame: CallOutcome, now: Instant) -> list[Effect]:
         call = self._by_id.get(frame.call_id)
@@ -419,8 +448,9 @@ class CallerSession:
         if call.cancel_by is not None:
             effects.append(Decided(call.out.message_id, "requested"))
             call.cancel_by = None
-        if not sent:
-            return effects + self._end(call, OutOfTime(call.call_id, sent=False))
+        if not sent or call.out.durable_exp is not None:
+            # Whoever leaves a durable call with the relay wants it done; it is not cancelled.
+            return effects + self._end(call, OutOfTime(call.call_id, sent=sent))
         if call.cancel != "asked":
             effects += self._ask_cancel(call, now)
         call.given_up_at = now.mono + HOLD_MS

@@ -168,6 +168,20 @@ class RelayHttp:
             raise
         return "requested" if answer.status == 202 else "canceled"
 
+    async def acknowledge(self, call_id: str) -> bool:
+        """Tell the relay that the outcome of an own call is kept here; False before the call has ended.
+
+        A call that the relay has forgotten counts as acknowledged.
+        """
+        try:
+            await self._call("POST", f"/v1/calls/{call_id}/ack")
+        except HttpProblem as error:
+            if error.code == "conflict":
+                return False
+            if error.code != "not_found":
+                raise
+        return True
+
     async def ticket(self, htu: str) -> shapes.Ticket:
         """Exchange a token for a single-use ticket to ``htu``, a path with its query (protocol §2)."""
         body = msgspec.json.encode(shapes.TicketRequest(htu=htu))

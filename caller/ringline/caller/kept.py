@@ -1,0 +1,65 @@
+"""The calls that this identity has made, as its own outbox knows them, without asking the relay."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, final
+
+from ringline.caller.claim import claim_of
+from ringline.caller.outbox import Stored
+
+__all__ = ["KeptCall", "kept_call"]
+
+KeptState: TypeAlias = Literal[
+    "sealed",
+    "submitted",
+    "completed",
+    "failed",
+    "canceled",
+    "expired",
+    "delivery_failed",
+    "revoked",
+    "indeterminate_execution",
+]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCall:
+    """One call. Times are Unix ms, None when not known.
+
+    ``state``: ``sealed`` until the relay is known to have it, then ``submitted``; ``completed`` and
+    ``failed`` only with the callee's signature, any other end by the relay's word.
+    """
+
+    receipt: str
+    callee: str
+    mode: Literal["sync", "durable"]
+    message_id: str
+    call_id: str | None
+    correlation_id: str
+    state: KeptState
+    signed: bool
+    sealed_at: int
+    execute_by: int | None
+    acknowledged: bool
+
+
+def kept_call(stored: Stored) -> KeptCall:
+    """Return what the outbox tells of a call."""
+    state: str = "sealed" if stored.call_id is None else "submitted"
+    if stored.receipt is not None:
+        state = stored.receipt.terminal
+    elif stored.ended is not None:
+        state = stored.ended
+    return KeptCall(
+        receipt=claim_of(stored.callee, stored.message_id),
+        callee=stored.callee,
+        mode=stored.mode,
+        message_id=stored.message_id,
+        call_id=stored.call_id,
+        correlation_id=stored.correlation_id,
+        state=state,  # type: ignore[arg-type]
+        signed=stored.receipt is not None,
+        sealed_at=stored.iat,
+        execute_by=stored.execute_by,
+        acknowledged=stored.acked,
+    )

@@ -1,0 +1,152 @@
+"""Durable calls between a real caller, relay and listener, and the ways in which one of them is away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringline.caller import AsyncCaller, CallCanceled, Cancelled, StillRunning
+from ringline.client import RelayAddress, RelayClock, RelayHttp
+from ringline.listener import Call, Listener
+from ringline.protocol.errors import ConfigError, PeerFailure, RelayError
+from ringline.protocol.shapes import Policy
+from ringline.relay.server import RelayServer
+from ringline_testing.relay import running_relay
+
+BOUND_S = 30.0
+
+
+class World:
+    """A relay with a database, and whoever is at it, each with a home of his own."""
+
+    def __init__(self, relay: RelayServer, folder: Path) -> None:
+        self.relay = relay
+        self.folder = folder
+        self.runs: list[str] = []
+        self.notes: list[str] = []
+
+    def listener(self, **members: Any) -> Listener:
+        """Return bob's listener, which gives messages back and notes that it ran."""
+        listener = Listener(
+            "bob",
+            relay=self.relay.url,
+            home=self.folder / "bob",
+            note=self.notes.append,
+            **({"offline": True} | members),
+        )
+
+        def echo(call: Call) -> str:
+            """Give it back."""
+            self.runs.append(call.message)
+            if call.message == "fail":
+                raise RuntimeError
+            return call.message
+
+        listener.answer(echo)
+        return listener
+
+    def caller(self, name: str = "alice") -> AsyncCaller:
+        """Return a caller over the home that all of them share, as one process after another does."""
+        return AsyncCaller(name, relay=self.relay.url, home=self.folder / name, note=self.notes.append)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(running_relay(db=tmp_path / "relay.db"))
+        yield World(relay, tmp_path)
+
+
+async def within(result: Any) -> Any:
+    return await asyncio.wait_for(result, BOUND_S)
+
+
+async def test_a_call_waits_for_a_listener_that_is_away_and_another_process_has_the_reply(
+    world: World,
+) -> None:
+    async with world.listener().serving():
+        pass
+    async with world.caller() as alice:
+        receipt = await within(alice.submit("bob", "hello"))
+        with pytest.raises(StillRunning, match="waits for bob"):
+            await within(alice.result(receipt))
+    assert world.runs == []
+    async with world.listener(offline=False).serving(), world.caller() as later:
+        reply = await within(later.result(receipt, wait=20))
+        assert (reply.text, reply.signed_by.handle) == ("hello", "bob")
+        record = await later.record(receipt)
+        assert record is not None
+        assert (record.state, record.outcome) == ("completed", None)
+    assert world.runs == ["hello"]
+    # The relay was told, so that it may forget; the reply is given again without it.
+    async with world.caller() as alice:
+        assert (await within(alice.result(receipt))).text == "hello"
+        (kept,) = await alice.calls()
+        assert (kept.state, kept.signed, kept.acknowledged, kept.mode) == (
+            "completed",
+            True,
+            True,
+            "durable",
+        )
+
+
+async def test_a_signed_failure_is_the_peers_word(world: World) -> None:
+    async with world.listener().serving(), world.caller() as alice:
+        receipt = await within(alice.submit("bob", "fail"))
+        for _ in range(2):
+            with pytest.raises(PeerFailure) as failure:
+                await within(alice.result(receipt, wait=20))
+            assert failure.value.code == "agent_error"
+
+
+async def test_who_takes_no_durable_calls_is_offline(world: World) -> None:
+    async with world.listener(offline=False).serving(), world.caller() as alice:
+        with pytest.raises(RelayError, match="takes no calls while away") as error:
+            await within(alice.submit("bob", "hello"))
+        assert error.value.code == "offline"
+
+
+async def test_a_call_that_waits_is_cancelled_and_never_runs(world: World) -> None:
+    async with world.listener().serving():
+        pass
+    async with world.caller() as alice:
+        receipt = await within(alice.submit("bob", "hello"))
+        answer = await within(alice.cancel(receipt))
+        assert isinstance(answer, Cancelled)
+        with pytest.raises(CallCanceled) as error:
+            await within(alice.result(receipt))
+        assert error.value.exit_code == 15
+    async with world.listener().serving():
+        pass
+    assert world.runs == []
+
+
+async def test_the_same_id_is_one_call_and_another_text_under_it_is_refused(world: World) -> None:
+    name = "7" * 32
+    async with world.listener().serving(), world.caller() as alice:
+        receipt = await within(alice.submit("bob", "once", message_id=name))
+        assert receipt == f"rcpt_bob_{name}"
+        assert await within(alice.submit("bob", "once", message_id=name)) == receipt
+        with pytest.raises(ConfigError, match="used before for another message"):
+            await within(alice.submit("bob", "twice", message_id=name))
+        assert (await within(alice.result(receipt, wait=20))).text == "once"
+        assert await within(alice.submit("bob", "once", message_id=name)) == receipt
+    assert world.runs == ["once"]
+
+
+async def test_turning_the_mailbox_on_keeps_the_rest_of_the_policy(world: World) -> None:
+    async with world.caller("bob") as bob:
+        http = RelayHttp(RelayAddress.parse(world.relay.url), await bob.account(), RelayClock())
+        await http.set_policy(Policy(offline=False, accept="listed", allow=["alice"], block=["mallory"]))
+        async with world.listener().serving():
+            pass
+        told = [note for note in world.notes if "keep durable calls" in note]
+        async with world.listener().serving():
+            pass
+        assert await http.policy() == Policy(
+            offline=True, accept="listed", allow=["alice"], block=["mallory"]
+        )
+    assert len(told) == 1
