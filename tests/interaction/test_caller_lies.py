@@ -298,7 +298,7 @@ async def test_an_outcome_of_another_identity_is_not_taken(
 async def test_a_signers_card_that_cannot_be_told_at_once_is_asked_for_again(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ringline.caller.errand._SIGNER_PAUSE_S", 0.01)
+    monkeypatch.setattr("ringline.caller.post._SIGNER_PAUSE_S", 0.01)
     middle, bob = liar
     before = bob.owner
     refused: list[str] = []
