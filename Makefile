@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model autobahn clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ spec-write: $(VENV)/.developer  ## generate the pages of spec/ again
 
 mutants: $(VENV)/.developer  ## take each rule of the seal away in turn: a test must notice
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
+
+model:  ## search the life of a durable call with Spin; make model MODEL=--short for a minute
+	@$(PYTHON) spec/model/check.py $(MODEL)
 
 autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
 	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)
