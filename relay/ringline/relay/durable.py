@@ -8,13 +8,11 @@ from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, assert_never, final
 
 import msgspec
-from msgspec import UNSET
 
-from ringline.protocol.frames import CallQueued, CallRequest, CancelCall, ListenerToRelay
+from ringline.protocol.frames import CallRequest, CancelCall, ListenerToRelay
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Event, Mode, State, advance
+from ringline.protocol.lifecycle import Mode
 from ringline.protocol.limits import CARD_GRACE_MS
-from ringline.protocol.trace import normalise
 from ringline.relay.admission import Refused
 from ringline.relay.askers import Askers
 from ringline.relay.authority import Authority
@@ -22,19 +20,20 @@ from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.effects import CancelAnswer, Decided
 from ringline.relay.endings import Endings
 from ringline.relay.errands import Errand, Errands
+from ringline.relay.expiry import Expiry
 from ringline.relay.hands import Hands
+from ringline.relay.intake import Intake
 from ringline.relay.ledger import Ledger
 from ringline.relay.mailbox import Mailbox
 from ringline.relay.presence import Instance, Presence
 from ringline.relay.queues import Queue
 from ringline.relay.quotas import Quotas
-from ringline.relay.recent import Recent
 from ringline.relay.reports import Reports
 from ringline.relay.session import Session
 from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
 from ringline.relay.store import StoreError
-from ringline.relay.stored_records import is_hidden, shown_ended
+from ringline.relay.stored_records import shown_ended
 from ringline.relay.timers import (
     DurableAlarm,
     LeaseLapses,
@@ -102,8 +101,6 @@ class DurableCalls:
         self._presence = presence
         self._timers = timers
         self._counters = counters
-        self._ids = ids
-        self._pairs: Recent[tuple[str, str], bool] = Recent(life=CARD_GRACE_MS, most=_PAIRS)
         self._attached: dict[int, list[str]] = {}
         self._store = store
         self._ledger = Ledger(store, sessions, reach)
@@ -156,6 +153,20 @@ class DurableCalls:
             counters,
         )
 
+        self._expiry = Expiry(settings, self._ledger, self._errands, self._endings, self.hands, counters)
+        self._intake = Intake(
+            settings,
+            authority,
+            self._ledger,
+            self._errands,
+            self._endings,
+            self.hands,
+            self._quotas,
+            self.mailbox,
+            counters,
+            ids,
+        )
+
     # --- turns
 
     @property
@@ -177,21 +188,11 @@ class DurableCalls:
             self._errands.bind(Errand(row=row))
         for handle, instance in self._errands.instances():
             self.hands.await_return(handle, instance, now)
-        for callee in self._store.callees():
-            self._end_flagged(callee, now)
+        self._expiry.end_flagged(now)
         due = self._store.next_due()
         if due is not None:
             self._endings.watch(due, now)
         self._ledger.commit()
-
-    def _end_flagged(self, callee: str, now: Instant) -> None:
-        # protocol §7: their leases went with the last relay, and a release with the flag ends a call.
-        rows = self._store.queued(callee, 0, _PAGE)
-        while rows:
-            for row in rows:
-                if row.cancel_requested:
-                    self._endings.end(Errand(row=row), advance(_DURABLE, row.state, Event.CANCEL), now)
-            rows = self._store.queued(callee, rows[-1].seq, _PAGE)
 
     # --- a store that fails
 
@@ -261,109 +262,32 @@ class DurableCalls:
     # --- admission
 
     def known(self, caller: str, callee: str, message_id: str, now: Instant) -> CallRow | None:
-        """Return the durable call that this message became (protocol §8).
-
-        Most pairs have none, and do not pay for the look.
-        """
-        if self.fault is not None:
-            return None
-        pair = (caller, callee)
-        try:
-            met = self._pairs.get(pair, now.mono)
-            if met is None:
-                met = self._store.shared(caller, callee, max(0, now.wall - CARD_GRACE_MS))
-                self._pairs.put(pair, met, now.mono)
-            return self._store.find(caller, callee, message_id) if met else None
-        except StoreError as error:
-            self.fail(error, now)
-            return None
-
-    def judge(self, caller: str, callee: str, request: CallRequest, now: Instant) -> Refused | None:
-        """Return why a request that may reach its callee is not stored, or None (protocol §4 step 5)."""
-        if not self._authority.takes_durable(callee):
-            return Refused("offline")
+        """See `Intake.known`; None while the store fails."""
         if self.fault is None:
             try:
-                listed = self._authority.lists(callee, caller)
-                size = ciphertext_bytes(request)
-                if not self._quotas.full(caller, callee, listed=listed, size=size):
-                    return None
+                return self._intake.known(caller, callee, message_id, now)
             except StoreError as error:
                 self.fail(error, now)
-        failing = self.fault is not None
-        return Refused("busy", self._settings.store_retry_ms if failing else self._settings.mailbox_retry_ms)
+        return None
+
+    def judge(self, caller: str, callee: str, request: CallRequest, now: Instant) -> Refused | None:
+        """See `Intake.judge`; `busy` while the store fails."""
+        if self.fault is None:
+            try:
+                return self._intake.judge(caller, callee, request)
+            except StoreError as error:
+                self.fail(error, now)
+        return Refused("busy", self._settings.store_retry_ms)
 
     @_guarded
     def admit(self, session: Session, request: CallRequest, digest: bytes, now: Instant) -> None:
-        """Store an admitted request; its ``call_queued`` waits for the commit."""
-        assert request.message_id is not UNSET
-        traceparent: str | None = None
-        if request.traceparent is not UNSET:
-            traceparent = normalise(request.traceparent, request.correlation_id)
-            if traceparent is None:
-                self._counters["traces_dropped"] += 1
-        execute_by = min(now.wall + self._settings.durable_life_ms, request.envelope.exp)
-        self._ledger.undone.refused.append((session.connection, request))
-        row = self._ledger.insert(
-            CallRow(
-                call_id=self._ids(),
-                seq=0,
-                caller=session.handle,
-                callee=session.target,
-                caller_card=request.envelope.sid,
-                listed=self._authority.lists(session.target, session.handle),
-                message_id=request.message_id,
-                correlation_id=request.correlation_id,
-                digest=digest,
-                traceparent=traceparent,
-                submitted_at=now.wall,
-                execute_by=execute_by,
-                request_bytes=ciphertext_bytes(request),
-                due_at=execute_by,
-            ),
-            _json.encode(request.envelope),
-        )
-        self._pairs.put((row.caller, row.callee), True, now.mono)
-        self._counters["stored_admitted"] += 1
-        self._endings.watch(execute_by, now)
-        errand = Errand(row=row)
-        self._endings.attach(errand, session.connection)
-        self._queued(session.connection, row)
-        self.hands.requeue(errand, now)
+        """See `Intake.admit`."""
+        self._intake.admit(session, request, digest, now)
 
     @_guarded
     def repeat(self, session: Session, request: CallRequest, row: CallRow, now: Instant) -> None:
-        """Answer a request that is a known call already with what is true of it now (protocol §8)."""
-        self._counters["repeated"] += 1
-        errand = self._errands.find(row.call_id)
-        assert errand is not None
-        row = errand.row
-        ended = shown_ended(row, session.handle) or (row.ended and not is_hidden(row))
-        if not ended:
-            self._queued(session.connection, row)
-            self._endings.tell_status_to(session.connection, errand)
-            self._endings.attach(errand, session.connection)
-            return
-        outcome = None
-        if row.terminal is not None and not row.acknowledged:
-            if not self.mailbox.may_send_again(errand, now):
-                self._ledger.send(session.connection, Refused("rate_limited").answer(request))
-                return
-            outcome = self._endings.outcome(row)
-        self._queued(session.connection, row)
-        self._endings.tell_end_to(session.connection, row, outcome)
-
-    def _queued(self, connection: int, row: CallRow) -> None:
-        self._ledger.send(
-            connection,
-            CallQueued(
-                call_id=row.call_id,
-                message_id=row.message_id,
-                correlation_id=row.correlation_id,
-                submitted_at=row.submitted_at,
-                expires_at=row.execute_by,
-            ),
-        )
+        """See `Intake.repeat`."""
+        self._intake.repeat(session, request, row, now)
 
     # --- connections
 
@@ -456,17 +380,7 @@ class DurableCalls:
     @_guarded
     def recheck(self, handle: str, now: Instant) -> None:
         """The authority of ``handle``, or what it allows, has changed: end the calls that this ends."""
-        unfinished = (State.QUEUED, State.PARKED, State.STARTED)
-        for party in ("caller", "callee"):
-            cursor: int | None = None
-            while True:
-                rows, cursor = self._store.page(party, handle, unfinished, cursor, _PAGE)
-                for row in rows:
-                    lost = self.hands.lost_by(row)
-                    if lost is not None:
-                        self._endings.revoke(self._errands.of(row), lost == "caller", now)
-                if cursor is None:
-                    break
+        self._expiry.recheck(handle, now)
 
     # --- time
 
@@ -487,46 +401,13 @@ class DurableCalls:
             case RestOver():
                 self.hands.rested(alarm.callee, alarm.caller, alarm.correlation_id)
             case StopOver():
-                self._not_stopped(alarm.call_id, now)
+                self._expiry.not_stopped(alarm.call_id, now)
             case StoreDue():
-                self._sweep(now)
+                self._expiry.sweep(now)
             case StoreRetry():
                 pass
             case _:
                 assert_never(alarm)
-
-    def _not_stopped(self, call_id: str, now: Instant) -> None:
-        errand = self._errands.held(call_id)
-        if errand is not None and errand.stop is not None and errand.row.state is State.STARTED:
-            self._endings.end(errand, advance(_DURABLE, errand.state, Event.STOP_BOUND), now)
-
-    def _sweep(self, now: Instant) -> None:
-        """Let happen to stored calls what is due by the wall clock."""
-        self._endings.looked()
-        rows = self._store.due(now.wall, _SWEEP)
-        for row in rows:
-            self._time_over(self._errands.of(row), now)
-        due = self._store.next_due()
-        if due is not None:
-            self._endings.watch(due, now)
-
-    def _time_over(self, errand: Errand, now: Instant) -> None:
-        row = errand.row
-        if is_hidden(row):
-            due = row.execute_by + self._settings.stored_record_life_ms
-            self._endings.write(errand, "end", now, due_at=due)
-            self._endings.announce(errand, None)
-        elif row.ended:
-            self._ledger.forget(row)
-            self._counters["stored_forgotten"] += 1
-        elif row.state is State.STARTED:
-            # Should the relay stop meanwhile, the next one begins again.
-            wait = self._settings.stop_wait_ms
-            self._endings.write(errand, "cancel", now, due_at=now.wall + 2 * wait + 1)
-            self._endings.stop(errand, Event.STOPPED, now)
-        else:
-            self._endings.send_cancel(errand)
-            self._endings.end(errand, advance(_DURABLE, errand.state, Event.EXECUTE_BY), now)
 
     # --- memory of others
 
@@ -544,8 +425,3 @@ class DurableCalls:
             "now_leases": sum(len(instance.leases) for instance in self._presence.connected()),
             "now_store_failing": int(self.fault is not None),
         }
-
-
-def ciphertext_bytes(request: CallRequest) -> int:
-    """Return the size of a request's ciphertext: what quotas count."""
-    return len(request.envelope.ct) * 3 // 4

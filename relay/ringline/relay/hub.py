@@ -21,6 +21,7 @@ from ringline.relay.budget import HourlyBudget, TurnBudget
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.calls import Book, Call, Party
 from ringline.relay.cancellation import Cancellation
+from ringline.relay.departures import GOING_AWAY, POLICY, REVOKED, Departures
 from ringline.relay.durable import DurableCalls
 from ringline.relay.effects import Effect
 from ringline.relay.mailbox import Acknowledged
@@ -44,13 +45,6 @@ from ringline.relay.timers import (
 )
 
 __all__ = ["Hub"]
-
-# protocol §2 "Close codes".
-_GOING_AWAY: Final = 1001
-_POLICY: Final = 1008
-_REPLACED: Final = 4000
-_INTERNAL: Final = 1011
-_REVOKED: Final = 4001
 
 _MEMORY_STEP_MS: Final = 60_000
 
@@ -112,7 +106,6 @@ class Hub:
         self._admission = Admission(
             authority, self._book, self._presence, self._hourly, self._turns, started=started.wall
         )
-        self._draining = False
         self.durable: DurableCalls | None = None
         """The durable calls of a relay that has a store for them."""
         if store is not None:
@@ -134,16 +127,19 @@ class Hub:
             self.durable.open(started)
             self._sessions.take()  # there is nobody yet to whom anything could be said
         self._records = Records(self._book, self._calls, self.durable)
+        self._departures = Departures(
+            settings, self._sessions, self._calls, self.durable, self._admission, self._timers
+        )
 
     def _effects(self, now: Instant) -> list[Effect]:
         """End an event: hand out what it made possible, close what it broke, and return what follows."""
         durable = self.durable
         if durable is not None:
             durable.serve(now)
-            while durable.to_close:
-                session = self._sessions.get(durable.to_close.pop())
-                if session is not None:
-                    self._part(session, _INTERNAL, "store", now)
+            if durable.to_close:
+                self._departures.close_broken(now)
+            if self._departures.draining and not durable.unsaved:
+                self._departures.send_idle_away(now)
         return self._sessions.take()
 
     @property
@@ -179,8 +175,8 @@ class Hub:
             target=callee,
         )
         self._sessions.add(session)
-        if self._draining:
-            self._part(session, _GOING_AWAY, self._farewell, now)
+        if self._departures.draining:
+            self._departures.send_away(session, now)
         return self._effects(now)
 
     def connect_listener(
@@ -210,17 +206,14 @@ class Hub:
             target=handle,
         )
         self._sessions.add(session)
-        if self._draining:
-            self._part(session, _GOING_AWAY, self._farewell, now)
+        if self._departures.draining:
+            self._departures.send_away(session, now)
             return self._effects(now)
         known = self._presence.find(handle, instance)
         if known is not None and known.connection is not None:
             before = self._sessions.get(known.connection)
             assert before is not None
-            if self.durable is not None:
-                self.durable.detach(before, now, lost=False)
-            # It is forgotten, so that its late close changes nothing (protocol §5).
-            self._sessions.close(before, _REPLACED, "replaced")
+            self._departures.replace(before, now)
             self._counters["connections_replaced"] += 1
         session.instance = self._presence.join(handle, instance, connection, boot, capacity, durable=durable)
         self._calls.offer_again(session.instance)
@@ -241,12 +234,6 @@ class Hub:
                 self.durable.detach(session, now, lost=not clean)
             self._calls.detach(session, now)
         return self._effects(now)
-
-    def _part(self, session: Session, code: int, reason: str, now: Instant) -> None:
-        """Close a connection; for its calls it is gone."""
-        if self.durable is not None:
-            self.durable.detach(session, now, lost=False)
-        self._calls.part(session, code, reason, now)
 
     # --- messages
 
@@ -324,7 +311,7 @@ class Hub:
         if refusal.answer is not None:
             self._sessions.send(session.connection, refusal.answer)
         if refusal.closes:
-            self._part(session, _POLICY, "frames", now)
+            self._departures.part(session, POLICY, "frames", now)
 
     # --- HTTP
 
@@ -372,8 +359,9 @@ class Hub:
 
     def revoke(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
         """End all connections that logged in under a revoked card, and what it sealed (protocol §2, §10)."""
-        effects = self._end_log_ins(handle, card_id, _REVOKED, "revoked", now)
-        return effects + self.recheck(handle, now)
+        self._let_happen(now)
+        self._departures.end_log_ins(handle, card_id, REVOKED, "revoked", now)
+        return self.recheck(handle, now)
 
     def recheck(self, handle: str, now: Instant) -> list[Effect]:
         """End the durable calls for which ``handle`` has no authority, or grants none, any more."""
@@ -386,20 +374,11 @@ class Hub:
 
         It expired, or was replaced 48 h ago; they may come back at once under its successor.
         """
-        return self._end_log_ins(handle, card_id, _GOING_AWAY, "retry=0", now)
-
-    def _end_log_ins(self, handle: str, card_id: str, code: int, reason: str, now: Instant) -> list[Effect]:
         self._let_happen(now)
-        for session in self._sessions.of(handle):
-            if session.card_id == card_id:
-                self._part(session, code, reason, now)
+        self._departures.end_log_ins(handle, card_id, GOING_AWAY, "retry=0", now)
         return self._effects(now)
 
     # --- stopping
-
-    @property
-    def _farewell(self) -> str:
-        return f"retry={self._settings.drain_retry_ms}"
 
     def drain(self, now: Instant) -> list[Effect]:
         """Stop: no new calls, and no new connections. Idle connections are closed at once.
@@ -409,27 +388,12 @@ class Hub:
         come back.
         """
         self._let_happen(now)
-        if not self._draining:
-            self._draining = True
-            self._calls.farewell = self._farewell
-            self._admission.drain_retry_ms = self._settings.drain_retry_ms
-            self._timers.set(DrainOver(), now.mono + self._settings.drain_bound_ms)
-            if self.durable is not None:
-                self.durable.drain()
-            for session in self._sessions:
-                if not session.closing and session.idle:
-                    self._part(session, _GOING_AWAY, self._farewell, now)
+        self._departures.drain(now)
         return self._effects(now)
 
     def drained(self) -> bool:
         """True if the hub is stopping and every connection was told to close."""
-        return self._draining and not len(self._sessions)
-
-    def _stop(self, now: Instant) -> None:
-        self._calls.give_up_all(now)
-        for session in self._sessions:
-            if not session.closing:
-                self._part(session, _GOING_AWAY, self._farewell, now)
+        return self._departures.draining and not len(self._sessions)
 
     # --- time
 
@@ -470,7 +434,7 @@ class Hub:
             case RecordsOver():
                 self._book.purge(now.mono)
             case DrainOver():
-                self._stop(now)
+                self._departures.stop(now)
             case _:
                 assert self.durable is not None
                 self.durable.happen(alarm, now)

@@ -247,6 +247,8 @@ class Switchboard:
     async def drain(self) -> None:
         """Admit no call any more; return when the running ones have ended or had their time."""
         self._drained = asyncio.Event()
+        if self.hub.unsaved:
+            self.commit()
         self.perform(self.hub.drain(self.clock()))
         await self._drained.wait()
 
