@@ -211,7 +211,7 @@ class Session:
             effects += self._take_up(taking.entry, request, now)
         else:
             try:
-                effects += self._join(taking.entry, offer, now)
+                effects += self._join(taking.entry, offer, now, hold=opening.cancelled)
             except JournalError as error:
                 effects.append(Note(str(error), call_id))
         if opening.cancelled and not self._line.was_told(call_id):
@@ -273,13 +273,16 @@ class Session:
         work.context_id, work.turn = request.context_id, turn
         return True
 
-    def _join(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
-        """Give a further call of a known message its part in the work or its outcome (envelope §3.9)."""
+    def _join(self, entry: Entry, offer: Offer, now: Instant, *, hold: bool) -> list[Effect]:
+        """Give a further call of a known message its part in the work or its outcome (envelope §3.9).
+
+        With ``hold`` it is about to be cancelled, and begins nothing.
+        """
         work = self._floor.desk.entry(entry.id)
         if work is None:
             return self._from_row(entry, offer, now)
         self._floor.desk.join(work, offer)
-        if work.stage is Stage.WAITING:
+        if work.stage is Stage.WAITING or (hold and not work.begun):
             return []
         if work.stage is Stage.ASKING and offer.mode == "sync" and work.unsettled is None:
             return self._floor.begin(work, None, now)

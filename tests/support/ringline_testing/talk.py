@@ -221,7 +221,6 @@ class Talk:
     def words(self, effects: list[Effect]) -> list[str]:
         """Return what was done, one line each, and remember jobs, outcomes and notes."""
         lines: list[str] = []
-        names = {job.entry_id: call_id for call_id, job in self.jobs.items()}
         for effect in effects:
             match effect:
                 case Send(frame):
@@ -240,6 +239,7 @@ class Talk:
                     self.jobs[job.offer.call_id] = job
                     lines.append(f"run {job.offer.call_id}")
                 case Stop(entry_id, at_once):
+                    names = {job.entry_id: call_id for call_id, job in self.jobs.items()}
                     lines.append(f"stop {names[entry_id]}{' now' if at_once else ''}")
                 case Note(text):
                     self.notes.append(text)

@@ -210,6 +210,17 @@ class TestJoining:
         assert talk.grant("call-1", lease=L1) == []
         assert talk.done("call-1") == ["outcome call-1 reply under 1", "outcome call-2 reply"]
 
+    def test_a_sync_call_that_joins_and_is_cancelled_starts_nothing(self, talk: Talk) -> None:
+        talk.call("call-1", lease=L1)
+        talk.offer("call-2")
+        talk.cancel("call-2")
+        assert talk.opened("call-2") == [
+            "accepted call-2",
+            "outcome call-1 agent_error under 1",
+            "cancelled call-2 pending",
+        ]
+        assert talk.jobs == {}
+
     def test_a_finished_call_without_a_grant_can_still_clear_a_cancel(self, talk: Talk) -> None:
         begun(talk)
         talk.done("call-1")
