@@ -155,6 +155,31 @@ async def test_a_hybrid_recipient_never_gets_a_lesser_seal(tmp_path: Path) -> No
         assert [call.frame.envelope.suite for call in bob.calls] == [2]
 
 
+async def test_keys_that_did_not_open_are_looked_up_again_for_the_next_call(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    answer = bob.script
+
+    async def reject(call: ScriptedCall) -> None:
+        await call.reject()
+
+    def looked_up() -> int:
+        return sum(target == "/v1/handles/bob" for _, target in middle.requests)
+
+    async with caller(middle, tmp_path) as me:
+        await me.call("bob", "x", timeout=5)
+        await me.call("bob", "x", timeout=5)
+        assert looked_up() == 1
+        bob.script = reject
+        with pytest.raises(RelayError) as caught:
+            await me.call("bob", "x", timeout=5)
+        assert (caught.value.code, looked_up()) == ("protocol_error", 1)
+        bob.script = answer
+        await me.call("bob", "x", timeout=5)
+        assert looked_up() == 2
+
+
 async def test_another_realm_is_a_hard_stop(liar: tuple[Middleman, ScriptedListener], tmp_path: Path) -> None:
     middle, _ = liar
 
