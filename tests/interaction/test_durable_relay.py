@@ -188,7 +188,7 @@ def locked(relay: RelayServer) -> Any:
 async def test_a_disk_that_takes_nothing_gives_no_receipt_and_leaves_sync_calls_alone(
     trouble: Any, tmp_path: Path
 ) -> None:
-    async with running_relay(db=tmp_path / "relay.db", settings={"store_retry_ms": 20}) as relay:
+    async with running_relay(db=tmp_path / "relay.db", settings={"store_retry_ms": 1_500}) as relay:
         alice, bob = await enrol(relay.port)
         async with alice.calling("bob") as line, bob.listening(capacity=4) as listener:
             kept = await submit(alice, line)
