@@ -394,7 +394,7 @@ class CallerSession:
         """The relay has stored a durable call: from here on it is asked about over HTTP."""
         call = self._calls.get(frame.message_id)
         if call is None:
-            return self._stray(frame.call_id, known=False)
+            return self._stray(frame.call_id, known=frame.call_id in self._by_id)
         exp = call.out.durable_exp
         if exp is None or not call.on_wire or frame.correlation_id != call.out.correlation_id:
             self.strays.mismatched += 1

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -15,23 +15,27 @@ from ringline.protocol.errors import Family
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ringline.caller import Reply, RunningCall
+    from ringline.caller import RunningCall
     from ringline.cli.report import Report
 
 __all__ = ["command"]
 
 _L, _R, _P, _E = Family.LOCAL, Family.RELAY, Family.PEER, Family.END
 _CONTACT = "ringline://"
+_T = TypeVar("_T")
 
 
 @page(
     "call",
     examples=[
         ("the reply is printed on standard output", 'ringline call echo "hello"'),
-        ("the message comes from a file, or from standard input", "ringline call reviewer --file patch.diff"),
         (
             "a task with arguments, and one JSON document as the answer",
             "ringline call reviewer --task review --arg strict:=true --json - < patch.diff",
+        ),
+        (
+            "a peer who is away: the relay keeps the call, and the receipt fetches the reply later",
+            "ringline call bob --durable --no-wait - < question.txt",
         ),
         (
             "a peer whose key you were given: it is pinned, whatever the relay shows",
@@ -57,7 +61,10 @@ _CONTACT = "ringline://"
         (_L, "protocol_error"),
         (_L, "message_too_large"),
         (_L, "detached"),
+        (_E, "expired"),
+        (_E, "delivery_failed"),
         (_E, "indeterminate_execution"),
+        (_E, "still_running"),
     ],
     then="ringline errors show CODE, for what a code means",
 )
@@ -85,6 +92,19 @@ _CONTACT = "ringline://"
     help="Name the message: repeated under the same id it never runs twice, and its reply is given again.",
 )
 @click.option(
+    "--durable",
+    is_flag=True,
+    help="Leave the call with the relay, which keeps it until the callee listens. Ctrl-C only stops waiting.",
+)
+@click.option(
+    "--no-wait", is_flag=True, help="With --durable: print the receipt, for `ringline result`, and end."
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    help="With --durable: by when the work must begin, e.g. 30m, 12h, 2d. [default and most: 3d]",
+)
+@click.option(
     "--trust-new", is_flag=True, help="Pin the key that the relay shows for a handle that is not known yet."
 )
 @click.option(
@@ -104,6 +124,9 @@ def command(
     arguments: tuple[str, ...],
     timeout: float | None,
     message_id: str | None,
+    durable: bool,
+    no_wait: bool,
+    expires: str | None,
     trust_new: bool,
     contacts: tuple[str, ...],
     own: str | None,
@@ -121,20 +144,26 @@ def command(
     status goes to standard error. Ctrl-C asks for the work to be stopped, and waits for the confirmation.
     """
     import asyncio
+    import secrets
 
-    from ringline.caller import AsyncCaller
+    from ringline.caller import DEFAULT_TIMEOUT_S, DURABLE_LIFE_S, AsyncCaller
+    from ringline.cli.answer import print_reply
+    from ringline.cli.durable import seconds
     from ringline.cli.identity import locking
     from ringline.cli.interrupt import Interrupts, guarded
     from ringline.cli.message import read_message
     from ringline.cli.output import require_output, write_document, write_reply
-    from ringline.cli.report import open_report
+    from ringline.cli.report import RELAY_SAYS, open_report
     from ringline.client import Home, RelayAddress
     from ringline.protocol.contact import Contact
-    from ringline.protocol.encoding import b64encode
-    from ringline.protocol.errors import ConfigError
     from ringline.protocol.names import is_task_id
 
     require_output()
+    if not durable and (no_wait or expires is not None):
+        raise click.UsageError("--no-wait and --expires are of durable calls: give --durable too")
+    if no_wait and timeout is not None:
+        raise click.UsageError("--no-wait waits for no reply, so that --timeout means nothing")
+    expires_s = DURABLE_LIFE_S if expires is None else seconds(expires)
     invocation: Invocation = context.obj
     known = [Contact.parse(contact) for contact in contacts]
     if handle.startswith(_CONTACT):
@@ -157,8 +186,8 @@ def command(
         notes.append(sentence)
         report.line("!", sentence)
 
-    async def call() -> None:
-        caller = AsyncCaller(
+    def made() -> AsyncCaller:
+        return AsyncCaller(
             own,
             relay=address.base_url,
             realm=address.realm,
@@ -168,6 +197,9 @@ def command(
             contacts=known,
             note=note,
         )
+
+    async def call() -> None:
+        caller = made()
         with Interrupts() as interrupts:
             try:
                 running = caller.start(
@@ -185,45 +217,61 @@ def command(
                 await caller.close()
         report.line("✓", "completed", f"signed by {reply.signed_by}")
         report.close()
-        try:
-            print_reply(reply)
-        except ConfigError as error:
-            # The work is done: whoever reads of the full disk must not be told that nothing was started.
-            error.call_id, error.message_id = reply.call_id, reply.message_id
-            raise
+        print_reply(reply, machine=machine, notes=notes)
 
-    def print_reply(reply: "Reply") -> None:
-        if machine:
-            write_document(
-                {
-                    "v": 1,
-                    "ok": True,
-                    "authenticated": True,
-                    "reply": {
-                        "text": reply.text,
-                        "value": reply.value,
-                        "task": reply.task,
-                        "context_id": reply.context_id,
-                    },
-                    "signed_by": {
-                        "handle": reply.signed_by.handle,
-                        "fingerprint": reply.signed_by.fingerprint,
-                        "public_key": b64encode(reply.signed_by.ipk),
-                    },
-                    "call_id": reply.call_id,
-                    "message_id": reply.message_id,
-                    "notes": notes,
-                }
-            )
-        else:
-            write_reply(reply.text)
+    async def leave() -> None:
+        from ringline.cli.durable import chosen_options, collected, steps_for, until_detached
+        from ringline.cli.interrupt import Detached
 
-    asyncio.run(call())
+        options = chosen_options(context)
+        name = message_id or secrets.token_hex(16)
+        invocation.again = _again(context, handle, text, file, task, name)
+        lost = Detached("stopped before the relay had confirmed the call", message_id=name)
+        lost.still_true = "Whether the relay has it is not known here."
+        caller = made()
+        with Interrupts() as interrupts:
+            try:
+                sending = _asked(
+                    caller.submit(handle, message, task=task, args=args, expires=expires_s, message_id=name)
+                )
+                receipt = await until_detached(sending, interrupts, lost)
+                kept = await caller.kept(receipt)
+                report.line("✓", "stored; it runs when the callee listens", RELAY_SAYS)
+                if no_wait:
+                    report.line(" ", steps_for(receipt, options))
+                    report.close()
+                    if machine:
+                        write_document(
+                            {
+                                "v": 1,
+                                "ok": True,
+                                "authenticated": False,
+                                "receipt": receipt,
+                                "call_id": kept.call_id,
+                                "message_id": kept.message_id,
+                                "execute_by": kept.execute_by,
+                                "notes": notes,
+                                "next": [steps_for(receipt, options)],
+                            }
+                        )
+                    else:
+                        write_reply(receipt)
+                    return
+                wait_s = DEFAULT_TIMEOUT_S if timeout is None else timeout
+                reply = await collected(caller, receipt, wait_s, interrupts, options)
+            finally:
+                report.close()
+                await caller.close()
+        report.line("✓", "completed", f"signed by {reply.signed_by}")
+        report.close()
+        print_reply(reply, machine=machine, notes=notes, receipt=receipt)
+
+    asyncio.run(leave() if durable else call())
     return 0
 
 
-async def _asked(waiting: "Coroutine[Any, Any, Reply]") -> "Reply":
-    """Await a reply; keys that the relay does not show are, to a caller, a handle that he may not reach."""
+async def _asked(waiting: "Coroutine[Any, Any, _T]") -> _T:
+    """Await a call; keys that the relay does not show are, to a caller, a handle that he may not reach."""
     from ringline.protocol.errors import HttpProblem, RelayError
 
     try:
@@ -300,6 +348,8 @@ def _again(
     for name, option in (("own", "--as"), ("relay", "--relay"), ("realm", "--realm")):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             words += [option, context.params[name]]
+    words += ["--durable"] if context.params["durable"] else []
+    words += ["--no-wait"] if context.params["no_wait"] else []
     words += ["--task", task] if task else []
     line = shlex.join(words) + (" --arg …" if context.params["arguments"] else "")
     if file is not None:

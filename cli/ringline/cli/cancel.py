@@ -23,6 +23,7 @@ _H, _E = Family.HTTP, Family.END
     "cancel",
     examples=[
         ("the call id is in what `ringline call` wrote", "ringline cancel 3q2-7wEjRt6Cg1xKpZsQ0A"),
+        ("a durable call, by its receipt", "ringline cancel rcpt_bob_3f0c8d5e9a7b4c2d8e1f6a5b4c3d2e1f"),
         ("a call of another own identity", "ringline cancel --as reviewer 3q2-7wEjRt6Cg1xKpZsQ0A"),
     ],
     exits=[
@@ -51,11 +52,13 @@ def command(
 ) -> int:
     """Ask for a call to be stopped, and wait up to ten seconds for the confirmation.
 
-    It is called canceled only when the other side has confirmed that the work never began or has stopped.
+    CALL_ID may also be the receipt of a durable call. It is called canceled only when the other side has
+    confirmed that the work never began or has stopped.
     """
     import asyncio
 
     from ringline.caller import AsyncCaller, Cancellation, Cancelled, NotCancelled
+    from ringline.caller.claim import is_claim
     from ringline.cli.identity import locking
     from ringline.cli.output import require_output, write_document
     from ringline.cli.report import RELAY_SAYS, open_report
@@ -65,7 +68,7 @@ def command(
 
     if machine:
         require_output()
-    if not is_call_id(call_id):
+    if not is_claim(call_id) and not is_call_id(call_id):
         raise click.UsageError(f"{call_id!r} is no call id; `ringline call` writes it with every error")
     address = RelayAddress.parse(relay, realm)
     lock = locking(Home.default(), address, own, passphrase_file, plain)

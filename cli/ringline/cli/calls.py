@@ -1,0 +1,181 @@
+"""`ringline calls`: what this identity has sent, from its own outbox."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.page import SETTINGS
+from ringline.cli.page import command as page
+from ringline.protocol.errors import Family
+
+if TYPE_CHECKING:
+    from ringline.caller import AsyncCaller, KeptCall
+    from ringline.protocol.shapes import CallRecord
+
+__all__ = ["command"]
+
+_L, _H = Family.LOCAL, Family.HTTP
+_OWN = "The own identity that made the calls. [default: the one that calls by default]"
+_T = TypeVar("_T")
+
+
+@click.group("calls", context_settings=SETTINGS)
+def command() -> None:
+    """Show the calls that this identity has made."""
+
+
+@page(
+    "ls",
+    examples=[
+        ("the latest, newest first", "ringline calls ls"),
+        ("for a program, as one document", "ringline calls ls --limit 500 --json"),
+    ],
+    exits=[(0, "printed"), (_L, "config"), (_L, "relay_unreachable")],
+    then="ringline calls show RECEIPT",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most."
+)
+@identity_option(_OWN)
+@relay_options
+@locking_options
+@json_option
+def ls(
+    limit: int,
+    own: str | None,
+    relay: str,
+    realm: str | None,
+    passphrase_file: str | None,
+    plain: bool,
+    machine: bool,
+) -> int:
+    """List calls from the own outbox. The outbox holds no message; completed and failed are signed."""
+    from ringline.cli.output import write_document, write_text
+
+    def get(caller: "AsyncCaller") -> "Awaitable[tuple[KeptCall, ...]]":
+        return caller.calls(limit)
+
+    found = _asked(get, own, relay, realm, passphrase_file, plain, machine)
+    if machine:
+        write_document({"v": 1, "ok": True, "calls": [_document(call) for call in found]})
+    else:
+        write_text("".join(f"{_time(each.sealed_at)}  {each.state:<23}  {each.receipt}\n" for each in found))
+    return 0
+
+
+@page(
+    "show",
+    examples=[
+        (
+            "one call, as the outbox and the relay know it",
+            "ringline calls show rcpt_bob_3f0c8d5e9a7b4c2d8e1f6a5b4c3d2e1f",
+        ),
+    ],
+    exits=[(0, "printed"), (_L, "config"), (_H, "unauthorized"), (_L, "relay_unreachable")],
+    then="ringline result RECEIPT --wait 60",
+)
+@click.argument("receipt")
+@identity_option(_OWN)
+@relay_options
+@locking_options
+@json_option
+def show(
+    receipt: str,
+    own: str | None,
+    relay: str,
+    realm: str | None,
+    passphrase_file: str | None,
+    plain: bool,
+    machine: bool,
+) -> int:
+    """Show one call: what the own outbox knows, and what the relay says. RECEIPT may also be a call id."""
+    import msgspec
+
+    from ringline.cli.output import write_document, write_text
+
+    async def get(caller: "AsyncCaller") -> "tuple[KeptCall, CallRecord | None]":
+        return await caller.kept(receipt), await caller.record(receipt)
+
+    call, record = _asked(get, own, relay, realm, passphrase_file, plain, machine)
+    told = None if record is None else msgspec.to_builtins(record)
+    if told is not None:
+        # It is sealed; `ringline result` opens it.
+        told["outcome"] = told["outcome"] is not None
+    if machine:
+        write_document({"v": 1, "ok": True, "call": _document(call), "relay": told})
+        return 0
+    rows = _document(call) | {"sealed_at": _time(call.sealed_at), "execute_by": _time(call.execute_by)}
+    text = "".join(f"{name:<16} {value}\n" for name, value in rows.items() if value is not None)
+    if record is None:
+        text += "the relay does not know it\n"
+    else:
+        text += f"{'relay says':<16} {record.state}, attempts {record.attempts}"
+        text += ", cancel requested" if record.cancel_requested else ""
+        deferred = f", deferred until {_time(record.deferred_until)}" if record.deferred_until else ""
+        text += f"{deferred}\n"
+    write_text(text)
+    return 0
+
+
+command.add_command(ls)
+command.add_command(show)
+
+
+def _asked(
+    get: "Callable[[AsyncCaller], Awaitable[_T]]",
+    own: str | None,
+    relay: str,
+    realm: str | None,
+    passphrase_file: str | None,
+    plain: bool,
+    machine: bool,
+) -> _T:
+    import asyncio
+
+    from ringline.caller import AsyncCaller
+    from ringline.cli.identity import locking
+    from ringline.cli.output import require_output
+    from ringline.cli.report import open_report
+    from ringline.client import Home, RelayAddress
+
+    require_output()
+    address = RelayAddress.parse(relay, realm)
+    lock = locking(Home.default(), address, own, passphrase_file, plain)
+    report = open_report(machine=machine)
+
+    async def ask() -> _T:
+        async with AsyncCaller(
+            own,
+            relay=address.base_url,
+            realm=address.realm,
+            passphrase=lock.passphrase,
+            plain=lock.plain,
+            note=lambda sentence: report.line("!", sentence),
+        ) as caller:
+            return await get(caller)
+
+    return asyncio.run(ask())
+
+
+def _document(call: "KeptCall") -> dict[str, object]:
+    return {
+        "receipt": call.receipt,
+        "callee": call.callee,
+        "mode": call.mode,
+        "state": call.state,
+        "authenticated": call.signed,
+        "call_id": call.call_id,
+        "message_id": call.message_id,
+        "sealed_at": call.sealed_at,
+        "execute_by": call.execute_by,
+        "acknowledged": call.acknowledged,
+    }
+
+
+def _time(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1_000))
