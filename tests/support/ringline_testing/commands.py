@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "appears", "processes_with"]
+__all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "processes_with", "until"]
 
 RINGLINE = str(Path(sys.executable).with_name("ringline"))
 BOUND_S = 30
@@ -176,11 +176,11 @@ class Scene:
         return document
 
 
-def appears(path: Path) -> None:
-    """Wait for a file that a program makes."""
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that no process tells of."""
     end = time.monotonic() + BOUND_S
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} never appeared"
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
         time.sleep(0.01)
 
 
