@@ -28,14 +28,15 @@ class World:
         self.runs: list[str] = []
         self.notes: list[str] = []
 
-    def listener(self, **members: Any) -> Listener:
+    def listener(self, *, offline: bool = True, **members: Any) -> Listener:
         """Return bob's listener, which gives messages back and notes that it ran."""
         listener = Listener(
             "bob",
             relay=self.relay.url,
             home=self.folder / "bob",
             note=self.notes.append,
-            **({"offline": True} | members),
+            offline=offline,
+            **members,
         )
 
         def echo(call: Call) -> str:

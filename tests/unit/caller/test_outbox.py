@@ -12,6 +12,7 @@ from ringline.caller.outbox import KEEP_MS, Outbox, Stored
 from ringline.caller.receipt import Receipt
 from ringline.client.home import Home
 from ringline.protocol.errors import BadSignature, ConfigError, StatementError
+from ringline.protocol.frames import CallQueued
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 from ringline_testing.agents import NOW_MS
 
@@ -238,3 +239,79 @@ def test_a_locked_file_is_told_after_a_while(tmp_path: Path, monkeypatch: pytest
 def test_a_receipt_that_nobody_signed_does_not_hold() -> None:
     with pytest.raises((BadSignature, StatementError)):
         receipt().check()
+
+
+# --- durable calls
+
+DURABLE = stored(mode="durable", exp=NOW_MS + 3_600_000)
+QUEUED = CallQueued(
+    call_id="call",
+    message_id="1" * 32,
+    correlation_id="c" * 32,
+    submitted_at=NOW_MS + 1,
+    expires_at=NOW_MS + 3_600_000,
+)
+
+
+def test_the_key_of_a_durable_call_goes_after_the_receipt_and_the_acknowledgement(tmp_path: Path) -> None:
+    kept = box(tmp_path)
+    kept.remember(DURABLE)
+    kept.queued("bob", "1" * 32, QUEUED)
+    # Nothing to acknowledge yet, so that the key must stay.
+    kept.acknowledged("bob", "1" * 32)
+    found = kept.find("bob", "1" * 32)
+    assert found is not None
+    assert (found.reply_seed, found.call_id, found.execute_by, found.acked) == (
+        SEED,
+        "call",
+        QUEUED.expires_at,
+        False,
+    )
+    kept.answered("bob", "1" * 32, receipt())
+    (due,) = kept.unacknowledged()
+    assert (due.reply_seed, due.receipt) == (SEED, receipt())
+    kept.acknowledged("bob", "1" * 32)
+    found = kept.find("bob", "1" * 32)
+    assert found is not None
+    assert (found.reply_seed, found.acked, found.receipt) == (None, True, receipt())
+    assert kept.unacknowledged() == []
+
+
+def test_an_end_by_the_relays_word_keeps_the_key(tmp_path: Path) -> None:
+    kept = box(tmp_path)
+    kept.remember(DURABLE)
+    kept.ended("bob", "1" * 32, "expired")
+    found = kept.find("bob", "1" * 32)
+    assert found is not None
+    assert (found.ended, found.reply_seed) == ("expired", SEED)
+
+
+def test_a_durable_call_is_not_sent_again_after_its_time(tmp_path: Path) -> None:
+    assert DURABLE.resendable(DURABLE.exp - 1)
+    assert not DURABLE.resendable(DURABLE.exp)
+    assert stored().resendable(stored().exp)
+
+
+def test_the_latest_calls_come_first(tmp_path: Path) -> None:
+    kept = box(tmp_path)
+    for number in "123":
+        kept.remember(stored(number * 32, iat=NOW_MS + int(number)))
+    assert [each.message_id[0] for each in kept.recent(2)] == ["3", "2"]
+
+
+def test_an_outbox_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    kept = box(tmp_path)
+    kept.remember(stored())
+    kept.close()
+    run = sqlite3.connect(tmp_path / "home" / "outbox.db")
+    for column in ("mode", "submitted_at", "execute_by", "ended", "acked"):
+        run.execute(f"ALTER TABLE calls DROP COLUMN {column}")
+    run.execute("PRAGMA user_version = 1")
+    run.commit()
+    run.close()
+    again = box(tmp_path)
+    assert again.find("bob", "1" * 32) == stored()
+    again.remember(replace(DURABLE, message_id="2" * 32))
+    found = again.find("bob", "2" * 32)
+    assert found is not None
+    assert found.mode == "durable"
