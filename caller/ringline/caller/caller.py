@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from ringline.caller.cancellation import Cancellation, Cancelled, NotCancelled, Requested
 from ringline.caller.claim import claim_of, is_claim, read_claim
-from ringline.caller.collection import collect, submitted
+from ringline.caller.collection import collect, settle_others, submitted
 from ringline.caller.conversation import Conversation
 from ringline.caller.errand import Errand
 from ringline.caller.kept import KeptCall, kept_call
@@ -267,6 +267,7 @@ class AsyncCaller:
         post = await self._ready()
         stored = await self._stored(post, receipt)
         answer = await collect(post, stored, max(0.0, wait))
+        await settle_others(post, stored)
         return reply_of(answer, stored.message_id, stored.correlation_id)
 
     async def calls(self, limit: int = 100) -> tuple[KeptCall, ...]:

@@ -20,7 +20,7 @@ from ringline.protocol.errors import CannotOpen, ConfigError, HttpProblem, Proto
 from ringline.protocol.frames import CallOutcome
 from ringline.protocol.shapes import CallRecord
 
-__all__ = ["collect", "settle", "submitted"]
+__all__ = ["collect", "settle", "settle_others", "submitted"]
 
 _POLL_S: Final = 50
 """How long a relay holds one request at most (protocol §9)."""
@@ -76,16 +76,25 @@ async def collect(post: Post, stored: Stored, wait_s: float) -> Answer:
     return read_answer(stored.receipt, stored.message_id)
 
 
-async def settle(post: Post, stored: Stored) -> None:
-    """Acknowledge an outcome that is kept, then delete its key. When the relay is away it is for later."""
+async def settle(post: Post, stored: Stored) -> bool:
+    """Acknowledge an outcome that is kept, then delete its key; False when that is for later."""
     if stored.mode != "durable" or stored.acked or stored.receipt is None:
-        return
+        return True
     try:
         acknowledged = await post.http.acknowledge(stored.receipt.call_id)
         if acknowledged:
             await post.stored(post.outbox.acknowledged, stored.callee, stored.message_id)
+        return acknowledged
     except (TransportError, HttpProblem, ConfigError) as error:
         post.note(f"the relay could not be told that the outcome is here ({error.code}); it is told later")
+        return False
+
+
+async def settle_others(post: Post, stored: Stored) -> None:
+    """Acknowledge what an earlier process has kept and could not acknowledge."""
+    for other in await post.stored(post.outbox.unacknowledged):
+        if other.message_id != stored.message_id and not await settle(post, other):
+            return
 
 
 async def _take(post: Post, stored: Stored, record: CallRecord | None) -> Stored:
