@@ -82,6 +82,10 @@ class LeaseMachine(RuleBasedStateMachine):
         self.ends: dict[str, set[str]] = {}
         for caller in CALLERS:
             self.callers[caller] = self.m.caller(caller)
+        for name in self.listeners:
+            self.connect(name, 2)
+        for conversation in (1, 2, 3):
+            self.submit("alice", conversation)
 
     # --- what comes out
 
@@ -178,8 +182,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert old != connection
         self.perform(effects)
 
-    @rule(name=st.sampled_from(["one", "two"]), clean=st.booleans())
-    def lose(self, name: str, clean: bool) -> None:
+    def lose(self, name: str, *, clean: bool) -> None:
         """A connection ends; frames on the way are lost with it."""
         listener = self.listeners[name]
         if listener.connection is not None:
@@ -187,7 +190,6 @@ class LeaseMachine(RuleBasedStateMachine):
             self.drop(listener)
             self.perform(self.m.lose(connection, clean=clean))
 
-    @rule(name=st.sampled_from(["one", "two"]))
     def crash(self, name: str) -> None:
         """A listener's process dies: begun work with it, the journal stays."""
         self.lose(name, clean=False)
@@ -197,7 +199,11 @@ class LeaseMachine(RuleBasedStateMachine):
             if entry.state == "begun":
                 entry.state = "dead"
 
-    @rule(name=st.sampled_from(["one", "two"]), count=st.integers(1, 4), takes=st.booleans())
+    @rule(
+        name=st.sampled_from(["one", "two"]),
+        count=st.integers(1, 6),
+        takes=st.sampled_from([True, True, False]),
+    )
     def read(self, name: str, count: int, takes: bool) -> None:
         """A listener reads some of what has arrived and answers from its journal."""
         listener = self.listeners[name]
@@ -282,6 +288,16 @@ class LeaseMachine(RuleBasedStateMachine):
             self.refused.add(call)
             self.tell(listener, rejected(call, entry.lease))
 
+    @precondition(lambda self: any(work(listener) for listener in self.listeners.values()))
+    @rule(data=st.data())
+    def ask_late(self, data: st.DataObject) -> None:
+        """A frame was on its way for long: its lease may be gone by now."""
+        listener, call, entry = data.draw(
+            st.sampled_from([item for listener in self.listeners.values() for item in work(listener)])
+        )
+        if entry.state == "taken":
+            self.tell(listener, started(call, entry.lease))
+
     # --- the relay and its clocks
 
     @rule(ms=st.sampled_from([1, 900, 5_000, 29_999, 30_000, 5 * MINUTE, 10 * MINUTE]))
@@ -289,12 +305,10 @@ class LeaseMachine(RuleBasedStateMachine):
         """Time passes."""
         self.perform(self.m.wait(ms))
 
-    @rule(ms=st.sampled_from([-HOUR // 4, HOUR // 4]))
     def jump(self, ms: int) -> None:
         """The wall clock alone is set."""
         self.m.later(ms)
 
-    @rule()
     def restart(self) -> None:
         """The relay is killed, with all connections, and another takes its place."""
         for listener in self.listeners.values():
@@ -304,11 +318,36 @@ class LeaseMachine(RuleBasedStateMachine):
         for caller in CALLERS:
             self.callers[caller] = self.m.caller(caller)
 
-    @rule(failing=st.booleans())
     def broken(self, failing: bool) -> None:
         """The disk takes nothing more, or does again."""
         assert isinstance(self.m.store, FailingCalls)
         self.m.store.failing = failing
+
+    @rule(
+        fault=st.sampled_from(["lose", "close", "crash", "restart", "back", "ahead", "full", "free"]),
+        name=st.sampled_from(["one", "two"]),
+    )
+    def suffer(self, fault: str, name: str) -> None:
+        """Something goes wrong, or is well again."""
+        match fault:
+            case "lose" | "close":
+                self.lose(name, clean=fault == "close")
+            case "crash":
+                self.crash(name)
+            case "restart":
+                self.restart()
+            case "back" | "ahead":
+                self.jump(HOUR // 4 if fault == "ahead" else -HOUR // 4)
+            case _:
+                self.broken(fault == "full")
+
+    @rule()
+    def settle(self) -> None:
+        """Everybody reads what there is, and whoever is away comes back."""
+        for name, listener in self.listeners.items():
+            if listener.connection is None:
+                self.connect(name, 2)
+            self.read(name, 9, True)
 
     # --- what must hold
 
