@@ -133,14 +133,7 @@ class DurableCalls:
             lease_ids,
         )
         self._reports = Reports(
-            self._ledger,
-            self._errands,
-            presence,
-            timers,
-            self._endings,
-            self.hands,
-            self._quotas,
-            counters,
+            self._ledger, self._errands, presence, timers, self._endings, self.hands, self._quotas, counters
         )
         self.mailbox: Final = Mailbox(
             settings,

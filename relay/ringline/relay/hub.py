@@ -8,13 +8,14 @@ by numbers of the edge's choice, which are never used twice.
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final, Literal, final
+from typing import Literal, final
 
 from msgspec import UNSET
 
 from ringline.protocol.frames import CallRequest, CancelCall
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
+from ringline.relay.acquaintances import Acquaintances
 from ringline.relay.admission import Admission, Admitted, Refused, Storable
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
@@ -26,7 +27,6 @@ from ringline.relay.durable import DurableCalls
 from ringline.relay.effects import Effect
 from ringline.relay.mailbox import Acknowledged
 from ringline.relay.presence import Presence
-from ringline.relay.recent import Recent
 from ringline.relay.records import Records
 from ringline.relay.session import Refusal, Role, Session
 from ringline.relay.sessions import Sessions
@@ -45,8 +45,6 @@ from ringline.relay.timers import (
 )
 
 __all__ = ["Hub"]
-
-_MEMORY_STEP_MS: Final = 60_000
 
 
 @final
@@ -87,9 +85,7 @@ class Hub:
             settings.calls_per_hour, settings.calls_per_pair_per_hour, settings.budget_window_ms
         )
         self._turns = TurnBudget(settings.turns, settings.turn_window_ms)
-        self._parties: Recent[tuple[str, str], int] = Recent(
-            life=settings.party_life_ms, most=settings.parties
-        )
+        self._acquaintances = Acquaintances(life=settings.party_life_ms, most=settings.parties)
         self._cancellation = Cancellation(
             self._sessions, self._timers, self._counters, wait=settings.cancel_wait_ms
         )
@@ -273,7 +269,7 @@ class Hub:
     def _request(self, session: Session, request: CallRequest, now: Instant) -> None:
         verdict = self._admission.judge(session, request, now)
         if isinstance(verdict, Admitted):
-            self._meet(session.handle, session.target, now.mono)
+            self._acquaintances.meet(session.handle, session.target, now.mono)
             self._calls.admit(session, verdict, now)
         elif isinstance(verdict, Call):
             self._calls.repeat(session, request, verdict)
@@ -285,13 +281,6 @@ class Hub:
             self.durable.repeat(session, request, verdict, now)
         else:
             self._turn_away(session, request, verdict, now)
-
-    def _meet(self, caller: str, callee: str, now: int) -> None:
-        pair = (caller, callee) if caller < callee else (callee, caller)
-        met = self._parties.get(pair, now)
-        # Often enough to be right to the minute, seldom enough to cost nothing.
-        if met is None or now - met >= _MEMORY_STEP_MS:
-            self._parties.put(pair, now, now)
 
     def _turn_away(self, session: Session, request: CallRequest, refused: Refused, now: Instant) -> None:
         self._counters[f"refused_{refused.code}"] += 1
@@ -351,7 +340,7 @@ class Hub:
 
     def parties(self, a: str, b: str, now: Instant) -> bool:
         """True if a call between the two was admitted within the last 96 h, in either direction."""
-        if self._parties.get((a, b) if a < b else (b, a), now.mono) is not None:
+        if self._acquaintances.have_met(a, b, now.mono):
             return True
         return self.durable is not None and self.durable.met(a, b, now)
 
@@ -411,7 +400,7 @@ class Hub:
         self._hourly.purge(now.mono)
         self._turns.purge(now.mono)
         self._presence.purge(now.mono)
-        self._parties.purge(now.mono)
+        self._acquaintances.purge(now.mono)
         return self._effects(now)
 
     def _let_happen(self, now: Instant) -> None:
