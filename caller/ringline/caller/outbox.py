@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from ringline.caller.receipt import Receipt
+from ringline.client.faults import reach
 from ringline.client.home import Home
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.frames import CallQueued, DeliveryMode, Terminal
@@ -154,7 +155,7 @@ class Outbox:
         run.execute("PRAGMA foreign_keys = ON")
         # A one-time key that is deleted must not stay behind in a free page.
         run.execute("PRAGMA secure_delete = ON")
-        with self._transaction():
+        with self._transaction("prepare"):
             (version,) = run.execute("PRAGMA user_version").fetchone()
             (application,) = run.execute("PRAGMA application_id").fetchone()
             (tables,) = run.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -182,7 +183,7 @@ class Outbox:
 
         Returns it, or what another process has kept under the same callee and ``message_id`` meanwhile.
         """
-        with self._told(), self._transaction():
+        with self._told(), self._transaction("remember"):
             known = self._find(stored.callee, stored.message_id)
             if known is not None:
                 return known
@@ -191,7 +192,7 @@ class Outbox:
 
     def replace(self, stored: Stored) -> None:
         """Put a new sealing of a call in the place of one that never reached anybody (protocol §5)."""
-        with self._told(), self._transaction():
+        with self._told(), self._transaction("replace"):
             self._run.execute(
                 "DELETE FROM calls WHERE callee = ? AND message_id = ?", (stored.callee, stored.message_id)
             )
@@ -220,7 +221,7 @@ class Outbox:
 
     def queued(self, callee: str, message_id: str, frame: CallQueued) -> None:
         """Note that the relay has a durable call, and until when it may begin."""
-        with self._told():
+        with self._told(), self._transaction("queued"):
             self._run.execute(
                 "UPDATE calls SET call_id = ?, submitted_at = ?, execute_by = ?"
                 " WHERE callee = ? AND message_id = ?",
@@ -229,14 +230,14 @@ class Outbox:
 
     def ended(self, callee: str, message_id: str, state: str) -> None:
         """Note how a durable call ended without an outcome, by the relay's word: the key stays."""
-        with self._told():
+        with self._told(), self._transaction("ended"):
             self._run.execute(
                 "UPDATE calls SET ended = ? WHERE callee = ? AND message_id = ?", (state, callee, message_id)
             )
 
     def acknowledged(self, callee: str, message_id: str) -> None:
         """Note that the relay knows that the outcome is here, and delete the one-time key."""
-        with self._told():
+        with self._told(), self._transaction("acknowledged"):
             self._run.execute(
                 "UPDATE calls SET acked = 1, reply_seed = NULL WHERE callee = ? AND message_id = ?"
                 " AND EXISTS (SELECT 1 FROM receipts AS r"
@@ -263,7 +264,7 @@ class Outbox:
         The key of a durable call stays until its outcome was acknowledged. Returns the receipt that is
         kept, which is the first one (envelope §3.9).
         """
-        with self._told(), self._transaction():
+        with self._told(), self._transaction("answered"):
             known = self._receipt(callee, message_id)
             if known is not None:
                 return known
@@ -378,15 +379,17 @@ class Outbox:
         )
 
     @contextmanager
-    def _transaction(self) -> Generator[None]:
+    def _transaction(self, step: str) -> Generator[None]:
         self._run.execute("BEGIN IMMEDIATE")
         try:
             yield
+            reach(f"{step}.before")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._run.execute("ROLLBACK")
             raise
         self._run.execute("COMMIT")
+        reach(f"{step}.after")
 
     @contextmanager
     def _told(self) -> Generator[None]:

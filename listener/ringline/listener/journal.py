@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from ringline.client.faults import reach
 from ringline.listener import contexts
 from ringline.listener.entries import (
     ContextClaim,
@@ -87,7 +88,7 @@ class Journal:
     def close(self) -> None:
         """End in an orderly way: what this process has not begun is not held against it."""
         try:
-            with self._transaction() as run:
+            with self._transaction("close") as run:
                 run.execute("UPDATE openings SET underway = 0")
                 run.execute("DELETE FROM openings WHERE deaths = 0")
         except JournalError:
@@ -117,7 +118,7 @@ class Journal:
 
     def opening(self, call_id: str, keep_until: int) -> int:
         """See `Records.opening`."""
-        with self._transaction() as run:
+        with self._transaction("opening") as run:
             run.execute(
                 "INSERT INTO openings VALUES (?, 0, 1, ?) ON CONFLICT (call_id) DO UPDATE SET underway = 1",
                 (call_id, keep_until),
@@ -127,7 +128,7 @@ class Journal:
 
     def closed(self, call_id: str) -> None:
         """See `Records.closed`."""
-        with self._transaction() as run:
+        with self._transaction("closed") as run:
             run.execute("UPDATE openings SET underway = 0 WHERE call_id = ?", (call_id,))
             run.execute("DELETE FROM openings WHERE call_id = ? AND deaths = 0", (call_id,))
 
@@ -141,7 +142,7 @@ class Journal:
     ) -> Taking:
         """See `Records.take`."""
         from_ipk = offer.from_ipk
-        with self._transaction() as run:
+        with self._transaction("take") as run:
             row = run.execute(
                 "SELECT id, payload_digest FROM entries WHERE from_ipk = ? AND key = ?", (from_ipk, key)
             ).fetchone()
@@ -173,7 +174,7 @@ class Journal:
 
     def offered(self, call_id: str, lease_id: str | None, execute_by: int | None) -> None:
         """See `Records.offered`."""
-        with self._transaction() as run:
+        with self._transaction("offered") as run:
             run.execute(
                 "UPDATE offers SET lease_id = ?, execute_by = ? WHERE call_id = ?",
                 (lease_id, execute_by, call_id),
@@ -181,19 +182,19 @@ class Journal:
 
     def granted(self, call_id: str) -> None:
         """See `Records.granted`."""
-        with self._transaction() as run:
+        with self._transaction("granted") as run:
             run.execute("UPDATE offers SET granted = 1 WHERE call_id = ?", (call_id,))
 
     def claim(self, entry_id: int, claim: ContextClaim, now: int) -> bool:
         """See `Records.claim`."""
-        with self._transaction() as run:
+        with self._transaction("claim") as run:
             return contexts.claim(run, entry_id, claim, now)
 
     # --- the work
 
     def begin(self, entry_id: int, *, granted: str | None, mint: ContextClaim | None, now: int) -> bool:
         """See `Records.begin`."""
-        with self._transaction() as run:
+        with self._transaction("begin") as run:
             _step(run, entry_id, "state = 'begun', request = NULL, size = size - length(request)", ("taken",))
             _forget_openings(run, entry_id)
             if granted is not None:
@@ -204,7 +205,7 @@ class Journal:
         """See `Records.finish`."""
         if end.json is None:
             raise ValueError("an outcome is finished with its text")
-        with self._transaction() as run:
+        with self._transaction("finish") as run:
             _step(
                 run,
                 entry_id,
@@ -222,7 +223,7 @@ class Journal:
 
     def cancel(self, entry_id: int, phases: Mapping[str, Phase], *, now: int) -> None:
         """See `Records.cancel`."""
-        with self._transaction() as run:
+        with self._transaction("cancel") as run:
             _step(
                 run,
                 entry_id,
@@ -241,12 +242,12 @@ class Journal:
 
     def confirm(self, call_id: str, phase: Phase) -> None:
         """See `Records.confirm`."""
-        with self._transaction() as run:
+        with self._transaction("confirm") as run:
             run.execute("UPDATE offers SET cancelled = ? WHERE call_id = ?", (phase, call_id))
 
     def purge(self, now: int, *, active: Collection[int]) -> None:
         """See `Records.purge`."""
-        with self._transaction() as run:
+        with self._transaction("purge") as run:
             _purge(run, now, active)
             contexts.expire(run, now)
             # A sync outcome is asked for again within the relay's own memory of the call, or never.
@@ -261,7 +262,7 @@ class Journal:
 
     def _recover(self) -> None:
         """Look at what the last process left behind."""
-        with self._transaction() as run:
+        with self._transaction("recover") as run:
             # Whoever had a call in his hands before it began, and did not close it, died over it.
             run.execute("UPDATE openings SET deaths = deaths + 1, underway = 0 WHERE underway = 1")
             # Where begun work stands, nobody knows: its conversation cannot go on.
@@ -287,12 +288,14 @@ class Journal:
             ) from error
 
     @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection, None, None]:
+    def _transaction(self, step: str) -> Generator[sqlite3.Connection, None, None]:
         with self._statement() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                reach(f"{step}.before")
                 connection.execute("COMMIT")
+                reach(f"{step}.after")
             except BaseException:
                 # After some errors SQLite has rolled back by itself.
                 if connection.in_transaction:
