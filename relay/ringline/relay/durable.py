@@ -14,21 +14,12 @@ from ringline.protocol.instant import Instant
 from ringline.protocol.lifecycle import Mode
 from ringline.protocol.limits import CARD_GRACE_MS
 from ringline.relay.admission import Refused
-from ringline.relay.askers import Askers
 from ringline.relay.authority import Authority
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.effects import CancelAnswer, Decided
-from ringline.relay.endings import Endings
-from ringline.relay.errands import Errand, Errands
-from ringline.relay.expiry import Expiry
-from ringline.relay.hands import Hands
-from ringline.relay.intake import Intake
-from ringline.relay.ledger import Ledger
-from ringline.relay.mailbox import Mailbox
+from ringline.relay.errands import Errand
+from ringline.relay.parts import Parts
 from ringline.relay.presence import Instance, Presence
-from ringline.relay.queues import Queue
-from ringline.relay.quotas import Quotas
-from ringline.relay.reports import Reports
 from ringline.relay.session import Session
 from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
@@ -102,63 +93,18 @@ class DurableCalls:
         self._timers = timers
         self._counters = counters
         self._attached: dict[int, list[str]] = {}
-        self._store = store
-        self._ledger = Ledger(store, sessions, reach)
-        self._errands = Errands(store)
-        self._queues: dict[str, Queue] = {}
-        self._quotas = Quotas(settings, store)
-        self._askers = Askers(timers, wait=settings.cancel_wait_ms)
-        self._endings = Endings(
-            settings,
-            self._ledger,
-            self._errands,
-            self._queues,
-            presence,
-            sessions,
-            timers,
-            self._askers,
-            counters,
-        )
-        self.hands: Final = Hands(
-            settings,
-            authority,
-            self._ledger,
-            self._errands,
-            self._queues,
-            presence,
-            timers,
-            self._endings,
-            self._quotas,
-            counters,
-            lease_ids,
-        )
-        self._reports = Reports(
-            self._ledger, self._errands, presence, timers, self._endings, self.hands, self._quotas, counters
-        )
-        self.mailbox: Final = Mailbox(
-            settings,
-            self._ledger,
-            self._errands,
-            self._endings,
-            self.hands,
-            self._quotas,
-            self._askers,
-            counters,
-        )
-
-        self._expiry = Expiry(settings, self._ledger, self._errands, self._endings, self.hands, counters)
-        self._intake = Intake(
-            settings,
-            authority,
-            self._ledger,
-            self._errands,
-            self._endings,
-            self.hands,
-            self._quotas,
-            self.mailbox,
-            counters,
-            ids,
-        )
+        parts = Parts(settings, authority, store, sessions, presence, timers, counters, ids, lease_ids, reach)
+        self._store: Final = store
+        self._ledger: Final = parts.ledger
+        self._errands: Final = parts.errands
+        self._queues: Final = parts.queues
+        self._askers: Final = parts.askers
+        self._endings: Final = parts.endings
+        self.hands: Final = parts.hands
+        self.mailbox: Final = parts.mailbox
+        self._reports: Final = parts.reports
+        self._expiry: Final = parts.expiry
+        self._intake: Final = parts.intake
 
     # --- turns
 
