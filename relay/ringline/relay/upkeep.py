@@ -147,12 +147,18 @@ class Upkeep:
             return
         with self._gate:
             run.execute("BEGIN IMMEDIATE")
-            run.executemany(
-                "DELETE FROM pairs WHERE (caller, callee) = (?, ?)"
-                " AND calls + request_bytes + outcome_bytes = 0 AND last_at < ?",
-                old,
-            )
-            run.execute("COMMIT")
+            try:
+                run.executemany(
+                    "DELETE FROM pairs WHERE (caller, callee) = (?, ?)"
+                    " AND calls + request_bytes + outcome_bytes = 0 AND last_at < ?",
+                    old,
+                )
+                run.execute("COMMIT")
+            except sqlite3.Error:
+                # Else the write lock would be kept, and the relay could store nothing until it is restarted.
+                if run.in_transaction:
+                    run.execute("ROLLBACK")
+                raise
 
     def _empty_log(self) -> bool:
         run = self._connection

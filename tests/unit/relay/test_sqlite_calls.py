@@ -571,6 +571,20 @@ def test_a_long_log_is_emptied_at_once(path: Path, monkeypatch: pytest.MonkeyPat
         assert log.stat().st_size < 200_000
 
 
+def test_upkeep_that_fails_half_way_lets_go_of_the_file(path: Path) -> None:
+    with opened(path, erased_within=600) as calls, closing(sqlite3.connect(path)) as other:
+        calls.forget(calls.insert(row(1, caller="dora"), b"one"))
+        calls.insert(row(2, submitted_at=2_000 + MEETING_MS), b"two")
+        calls.commit()
+        other.execute("CREATE TRIGGER stuck BEFORE DELETE ON pairs BEGIN SELECT raise(ABORT, 'stuck'); END")
+        calls.shrink()
+        calls.insert(row(3, submitted_at=3_000 + MEETING_MS), b"three")
+        calls.commit()
+        other.execute("DROP TRIGGER stuck")
+        calls.shrink()
+        assert other.execute("SELECT caller FROM pairs").fetchall() == [("alice",)]
+
+
 # --- repair and upgrade
 
 
