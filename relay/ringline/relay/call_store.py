@@ -16,9 +16,9 @@ from msgspec import Struct
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.frames import RelayCode, Terminal, TerminalReason
 from ringline.protocol.lifecycle import FINAL, State
+from ringline.protocol.limits import CARD_GRACE_MS
 
 __all__ = [
-    "DAY_MS",
     "MEETING_MS",
     "CallEvent",
     "CallRow",
@@ -36,10 +36,7 @@ __all__ = [
 ]
 
 
-DAY_MS: Final = 86_400_000
-"""How long a charged start is remembered."""
-
-MEETING_MS: Final = 96 * 3_600_000
+MEETING_MS: Final = CARD_GRACE_MS
 """How long a store can tell at least that two handles had a call."""
 
 CallEvent: TypeAlias = Literal["admitted", "started", "cancel_requested", "ended"]
@@ -271,7 +268,7 @@ class CallStore(Protocol):
         ...
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
-        """Charge one start to the pair's daily budget. Starts more than `DAY_MS` before it are forgotten."""
+        """Charge one start to the pair's daily budget. Those of more than a day before are forgotten."""
         ...
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.lifecycle import FINAL, State
-from ringline.relay.call_store import DAY_MS, MEETING_MS, CallRow, CallStore, Page
+from ringline.protocol.limits import DAY_MS
+from ringline.relay.call_store import MEETING_MS, CallRow, CallStore, Page
 from ringline.relay.memory_calls import MemoryCalls
 from ringline.relay.store import StoreError
 

@@ -4,7 +4,7 @@ A request is a flag on the call. While it is up, one ``cancel_call`` is with the
 call, and nobody is told anything until the listener or the end of the call decides.
 """
 
-from typing import Final, final
+from typing import final
 
 from ringline.protocol.frames import CallError, CallNotCancelled, CancelCall, NotCancelledReason
 from ringline.protocol.lifecycle import State
@@ -12,15 +12,10 @@ from ringline.relay.askers import Askers
 from ringline.relay.calls import Call
 from ringline.relay.effects import CancelAnswer, Decided
 from ringline.relay.sessions import Sessions
+from ringline.relay.stored_records import BY_REASON
 from ringline.relay.timers import Timers
 
 __all__ = ["Cancellation"]
-
-_BY_REASON: Final[dict[NotCancelledReason, CancelAnswer]] = {
-    "already_terminal": CancelAnswer.ALREADY_TERMINAL,
-    "too_late": CancelAnswer.TOO_LATE,
-    "unknown": CancelAnswer.UNKNOWN,
-}
 
 
 @final
@@ -86,7 +81,7 @@ class Cancellation:
         for connection in asked.connections:
             self._sessions.send(connection, CallNotCancelled(call_id=call.id, reason=reason))
         for request in asked.requests:
-            self._decide(request, _BY_REASON[reason])
+            self._decide(request, BY_REASON[reason])
 
     def settle(self, call: Call) -> None:
         """The call has ended, and its attached connections know: tell the other askers."""

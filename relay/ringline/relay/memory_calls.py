@@ -9,8 +9,8 @@ from typing import Literal, TypeVar, final
 from msgspec.structs import replace
 
 from ringline.protocol.lifecycle import State
+from ringline.protocol.limits import DAY_MS
 from ringline.relay.call_store import (
-    DAY_MS,
     CallRow,
     DuplicateCall,
     Held,

@@ -19,7 +19,6 @@ __all__ = [
     "METHOD_NOT_ALLOWED",
     "NOT_FOUND",
     "RELEASE_STATUSES",
-    "STOPPING",
     "UNAUTHORIZED",
     "UPGRADE_REQUIRED",
     "Answer",
@@ -96,10 +95,6 @@ UPGRADE_REQUIRED: Final = _answer(
 
 METHOD_NOT_ALLOWED: Final = _answer("malformed", status=405)
 """To be sent with an ``Allow`` header."""
-
-STOPPING: Final = _answer(
-    "unavailable", detail="the relay is stopping", retry_after_ms=1000, headers=(("retry-after", "1"),)
-)
 
 INTERNAL: Final = _answer("internal_error")
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import msgspec
 
@@ -31,7 +31,6 @@ __all__ = ["MEMORY", "SqliteStore"]
 
 _BUSY_TIMEOUT_S: Final = 5.0
 
-_Row: TypeAlias = tuple[object, ...]
 _policies: Final = msgspec.json.Decoder(Policy)
 
 

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.lifecycle import State
+from ringline.protocol.limits import DAY_MS
 from ringline.relay import call_records
 from ringline.relay.call_records import INSERT, SELECT, Record, Value, calls_of, page_of, whole
 from ringline.relay.call_repair import repair_calls
 from ringline.relay.call_store import (
-    DAY_MS,
     CallRow,
     DuplicateCall,
     Held,
