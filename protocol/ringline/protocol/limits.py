@@ -1,7 +1,7 @@
 """Every number of the protocol. Derived ones are computed here from the ones they follow from.
 
 Units are in the names: ``_BYTES``, ``_MS``, ``_S``, ``_CHARS``; plain names are counts.
-Defaults that an operator may change are in `DEFAULTS` of the relay's settings and start from these.
+What an operator may change is in `TABLE` of the relay's settings, whose defaults start from these.
 """
 
 from typing import Final

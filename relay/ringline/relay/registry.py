@@ -1,7 +1,8 @@
 """The directory together with its store: nothing is true in memory that is not safe on disk.
 
-The event loop never waits for the disk: a store that may block has a thread of its own, and only requests
-that change something wait for it, one after the other.
+The event loop never waits for this store: one that may block has a thread of its own, and only requests
+that change something wait for it, one after the other. (Durable calls are written otherwise:
+`ringline.relay.sqlite_calls`.)
 """
 
 import asyncio
