@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringline.caller import AsyncCaller, CallCanceled, Cancelled, StillRunning
+from ringline.caller import AsyncCaller, CallCanceled, Caller, CallExpired, Cancelled, StillRunning
 from ringline.client import RelayAddress, RelayClock, RelayHttp
 from ringline.listener import Call, Listener
 from ringline.protocol.errors import ConfigError, PeerFailure, RelayError
@@ -151,3 +151,114 @@ async def test_turning_the_mailbox_on_keeps_the_rest_of_the_policy(world: World)
             offline=True, accept="listed", allow=["alice"], block=["mallory"]
         )
     assert len(told) == 1
+
+
+async def test_begun_work_outlives_the_relay_and_its_reply_is_told_to_the_next(tmp_path: Path) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+    runs = 0
+
+    async def work(call: Call) -> str:
+        """Take long enough for the relay to go."""
+        nonlocal runs
+        runs += 1
+        began.set()
+        await go.wait()
+        return call.message
+
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        relay = await first.enter_async_context(running_relay(db=tmp_path / "relay.db"))
+        listener = Listener("bob", relay=relay.url, home=tmp_path / "bob", offline=True)
+        listener.answer(work)
+        await stack.enter_async_context(listener.serving())
+        alice = await stack.enter_async_context(
+            AsyncCaller("alice", relay=relay.url, home=tmp_path / "alice", note=lambda text: None)
+        )
+        receipt = await within(alice.submit("bob", "long"))
+        await within(began.wait())
+        waiting = asyncio.ensure_future(alice.result(receipt, wait=25))
+        await first.aclose()
+        go.set()
+        await stack.enter_async_context(running_relay(db=tmp_path / "relay.db", port=relay.port))
+        assert (await within(waiting)).text == "long"
+    assert runs == 1
+
+
+async def test_fifty_at_once_under_one_id_run_once(world: World) -> None:
+    async with world.caller() as alice, world.listener().serving():
+        await within(alice.submit("bob", "same", message_id="5" * 32))
+        tries = [alice.submit("bob", "same", message_id="5" * 32) for _ in range(50)]
+        assert set(await within(asyncio.gather(*tries))) == {f"rcpt_bob_{'5' * 32}"}
+        results = [alice.result(f"rcpt_bob_{'5' * 32}", wait=20) for _ in range(5)]
+        assert {reply.text for reply in await within(asyncio.gather(*results))} == {"same"}
+    assert world.runs == ["same"]
+
+
+async def test_begun_work_is_cancelled_when_it_is_seen_to_stop(world: World) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(call: Call) -> str:
+        """Run until it is told to stop."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return call.message
+
+    listener = Listener("carol", relay=world.relay.url, home=world.folder / "carol", offline=True)
+    listener.answer(hang)
+    async with listener.serving(), world.caller() as alice:
+        receipt = await within(alice.submit("carol", "x"))
+        await within(began.wait())
+        assert isinstance(await within(alice.cancel(receipt)), Cancelled)
+        assert stopped.is_set()
+        with pytest.raises(CallCanceled):
+            await within(alice.result(receipt))
+
+
+async def test_a_call_that_nobody_begins_in_time_expires(world: World) -> None:
+    async with world.listener().serving():
+        pass
+    async with world.caller() as alice:
+        receipt = await within(alice.submit("bob", "late", expires=2.5))
+        with pytest.raises(CallExpired) as error:
+            await within(alice.result(receipt, wait=20))
+        assert error.value.exit_code == 16
+        (kept,) = await alice.calls()
+        assert (kept.state, kept.signed) == ("expired", False)
+    async with world.listener().serving():
+        pass
+    assert world.runs == []
+
+
+async def test_the_programs_without_a_loop_have_the_same(world: World) -> None:
+    def use() -> tuple[str, str]:
+        with Caller("alice", relay=world.relay.url, home=world.folder / "alice") as alice:
+            receipt = alice.submit("bob", "plain")
+            return alice.result(receipt, wait=20).text, alice.calls()[0].receipt
+
+    async with world.listener().serving():
+        text, receipt = await within(asyncio.to_thread(use))
+    assert (text, receipt[:9]) == ("plain", "rcpt_bob_")
+
+
+async def test_a_listener_without_a_journal_is_given_no_durable_call(world: World) -> None:
+    with pytest.raises(ConfigError, match="need a journal"):
+        world.listener(journal=False)
+    async with world.listener().serving():
+        pass
+    async with world.listener(offline=False, journal=False).serving(), world.caller() as alice:
+        receipt = await within(alice.submit("bob", "kept"))
+        with pytest.raises(StillRunning, match="waits for bob"):
+            await within(alice.result(receipt, wait=1))
+    async with world.listener().serving(), world.caller() as alice:
+        assert (await within(alice.result(receipt, wait=20))).text == "kept"
+    assert world.runs == ["kept"]
+
+
+async def test_the_receipt_of_another_identity_is_none(world: World) -> None:
+    async with world.caller("mallory") as mallory:
+        for receipt in (f"rcpt_bob_{'5' * 32}", "a-call-id"):
+            with pytest.raises(ConfigError, match="no such call"):
+                await within(mallory.result(receipt))

@@ -36,6 +36,12 @@ async def submitted(post: Post, stored: Stored, timeout_s: float = _SUBMIT_S) ->
     """
     if stored.call_id is not None:
         return stored
+    if stored.mode != "durable":
+        raise ConfigError(
+            "this call was not left with the relay, and never confirmed by it",
+            message_id=stored.message_id,
+            next_step=f"call {stored.callee} again under the same message_id: it runs once",
+        )
     if not stored.resendable(post.clock.now_ms()):
         error = CallEnded(
             "the time of the call is over, and whether the relay ever had it is not known here",
