@@ -66,7 +66,7 @@ byte bound, attempts, ending;
 bool returnable[N]; /* a counted loss whose process may still come back: the attempt is then taken back */
 /* in memory */
 byte lease, holder;
-bool accepted;
+bool accepted, asked;
 bool r_up[N]; /* the relay believes that this connection is alive */
 #define PARKED (attempts >= PARK_AT && !started && ending == NO_END)
 #define OPEN (admitted && ending == NO_END)
@@ -152,7 +152,7 @@ inline new_lease() {
  * it after each crash. What each word promises about the handler is checked where it is given. */
 inline end_call(word) {
   PROMISE(ending == NO_END && told_end == NO_END);
-  ending = word; told_end = word; lease = 0; accepted = false; WRITE;
+  ending = word; told_end = word; lease = 0; accepted = false; asked = false; WRITE;
   if
   :: word == S_COMPLETED -> PROMISE(BEGUN_ONCE && finished_once)
   :: word == S_FAILED || word == S_DELIVERY_FAILED -> PROMISE(!BEGUN_ONCE)
@@ -168,7 +168,7 @@ inline count_attempt() {
 
 /* The lease is over before the start. With the flag set that is the end, in the same transaction. */
 inline release() {
-  lease = 0; accepted = false;
+  lease = 0; accepted = false; asked = false;
 #ifndef RELEASE_FORGETS_CANCEL
   if :: flag -> end_call(S_CANCELED) :: else -> skip fi
 #endif
@@ -180,7 +180,7 @@ inline connection_lost(i) {
   if
   :: lease != 0 && holder == i && !started -> count_attempt(); returnable[i] = same_boot[i]; release()
   :: lease != 0 && holder == i && started ->
-    lease = 0; accepted = false;
+    lease = 0; accepted = false; asked = false;
 #ifdef START_NOT_BOUND
     started = false
 #endif
@@ -199,7 +199,32 @@ inline hand_out(i) {
 #define CURRENT(i, x) (OPEN && lease == x && holder == i)
 #endif
 
-/* The same for each process of the relay: the end by a frame of a listener, the stale ones refused. */
+/* While a cancel is requested or the time is over, nothing is granted. */
+#ifdef GRANTED_DESPITE_CANCEL
+#define NO_GRANT_NOW (late || rvk)
+#else
+#define NO_GRANT_NOW (flag || late || rvk)
+#endif
+
+inline grant(i, x) {
+  asked = false;
+#ifdef NO_REGRANT
+  if
+  :: started -> skip
+  :: else ->
+    started = true; bound = i; told_started = true; WRITE;
+    tell_listener(i, GRANT+x)
+  fi
+#else
+#ifndef NO_FENCING
+  PROMISE(!started || bound == i);
+#endif
+  printf("relay: records started, grants lease %d to %d\n", x, i);
+  started = true; bound = i; told_started = true; WRITE;
+  tell_listener(i, GRANT+x)
+#endif
+}
+
 proctype relay_reads(byte i) {
 end:
   do
@@ -217,23 +242,12 @@ end:
       :: CURRENT(i, n) && k == STARTED ->
         accepted = true;
         if
-#ifdef GRANTED_DESPITE_CANCEL
-        :: late || rvk -> skip
-#else
-        :: flag || late || rvk -> skip /* no grant */
+        :: NO_GRANT_NOW ->
+#ifndef ASK_FORGOTTEN
+          asked = true; /* until the flag is cleared */
 #endif
-#ifdef NO_REGRANT
-        :: !flag && !late && !rvk && started -> skip
-        :: !flag && !late && !rvk && !started ->
-#else
-        :: else ->
-#endif
-          printf("relay: records started, grants lease %d to %d\n", n, i);
-#ifndef NO_FENCING
-          PROMISE(!started || bound == i);
-#endif
-          started = true; bound = i; told_started = true; WRITE;
-          tell_listener(i, GRANT+n)
+          skip
+        :: else -> grant(i, n)
         fi
       :: CURRENT(i, n) && k == COMPLETED ->
         /* Before the start it would be answered with an error, without effect. */
@@ -250,7 +264,8 @@ end:
         fi
       :: CURRENT(i, n) && k == NOT_CANCELLED ->
         printf("relay: reads not_cancelled, clears the flag\n");
-        flag = false; told_cancel_requested = false; WRITE
+        flag = false; told_cancel_requested = false; WRITE;
+        if :: asked && !NO_GRANT_NOW -> grant(i, n) :: else -> skip fi
       fi;
       m = 0; k = 0; n = 0 }
   od
@@ -284,7 +299,7 @@ end:
 #ifdef REBIND_BOUND
   :: d_step { (lease != 0 && holder == i && !accepted && started) ->
       printf("relay: rebind lease %d of %d lapses\n", lease, i);
-      lease = 0 }
+      lease = 0; asked = false }
 #endif
 
   /* The rebind window: any time is long enough. */
@@ -304,16 +319,17 @@ proctype relay_clock() {
 end:
   do
 #ifdef EXECUTE_BY
-  :: d_step { (OPEN && !late) ->
+  :: d_step { (admitted && !late) ->
       printf("clock: execute_by passes\n");
       late = true;
+      if :: lease != 0 -> tell_listener(holder, CANCEL+lease) :: else -> skip fi;
       if
       :: PARKED -> end_call(S_DELIVERY_FAILED)
 #ifdef EXPIRED_AT_ONCE
       :: OPEN && started -> end_call(S_EXPIRED)
 #endif
-      :: !PARKED && !started -> end_call(S_EXPIRED)
-      :: else -> if :: lease != 0 -> tell_listener(holder, CANCEL+lease) :: else -> skip fi
+      :: OPEN && !PARKED && !started -> end_call(S_EXPIRED)
+      :: else -> skip
       fi }
 #endif
 #ifdef REVOKE
@@ -345,7 +361,7 @@ end:
   :: d_step { (relay_crashes < RELAY_CRASHES) ->
       printf("relay: crashes and starts again\n");
       relay_crashes++;
-      lease = 0; accepted = false; r_up[0] = false; r_up[1] = false;
+      lease = 0; accepted = false; asked = false; r_up[0] = false; r_up[1] = false;
       empty_queue(to_r[0]); empty_queue(to_r[1]);
 #ifdef WORD_BEFORE_WRITE
       dirty = false;
@@ -473,12 +489,9 @@ end:
       fi;
       k = 0; n = 0 }
 
-  /* The same message, answered in the other way: begun work that will not stop. */
-#ifdef WAITING_NOT_CANCELLED
+  /* The same message, answered in the other way: work that will not stop, or is needed by another call of
+   * the same message. */
   :: d_step { (l_up[i] && (running[i] || work[i] != IDLE) &&
-#else
-  :: d_step { (l_up[i] && running[i] &&
-#endif
       held[i] != 0 && to_l[i]?[eval(CANCEL+held[i])]) ->
       printf("listener %d: does not cancel\n", i);
       to_l[i]?m; m = 0; tell_relay(i, NOT_CANCELLED+held[i]) }
@@ -492,6 +505,12 @@ end:
       work[i] = ASKED
 #endif
       }
+
+#if defined(EXECUTE_BY) && !defined(NO_OWN_BOUND)
+  :: d_step { (late && work[i] != IDLE) ->
+      printf("listener %d: drops what is too late to begin\n", i);
+      work[i] = IDLE }
+#endif
 
 #ifdef TURN_DOWN
   :: d_step { (work[i] != IDLE) ->
@@ -525,7 +544,7 @@ end:
 #ifdef NO_DEDUPE
   :: d_step { (OPEN && started && !replayed) ->
       printf("caller: submits again; relay: admits another call\n");
-      replayed = true; started = false; lease = 0; accepted = false }
+      replayed = true; started = false; lease = 0; accepted = false; asked = false }
 #endif
   :: d_step { (OPEN && !flag && cancels < CANCELS) ->
       printf("caller: cancels\n");

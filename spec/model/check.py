@@ -4,8 +4,8 @@
 
 ``spec/lifecycle.pml`` is compiled once for each row below. A *check* is the model as it is, within some
 bounds: the search must come to its end without an error. A *variant* lacks one rule: the search must find the
-promise that breaks. A *spare* rule is one that nothing breaks without, in this model. ``--trace`` prints the steps
-that lead to the error of one variant.
+promise that breaks. A *spare* rule is one that nothing breaks without, in this model.
+``--trace`` prints the steps that lead to the error of one variant.
 
 The exit code is 1 when a check fails or a variant is not caught, and 2 when spin or a compiler is missing or
 a search did not come to its end. Nothing is installed.
@@ -88,12 +88,25 @@ def _variant(name: str, breaks: str, *flags: str, endless: bool = False) -> Sear
 
 _UNTRUE_END: Final = "canceled, expired and revoked: never begun, or seen to stop"
 
+_ALL: Final = ("EXECUTE_BY", "REVOKE", "REPLAY", "GONE", "TURN_DOWN")
+
 # Each variant has the faults that its error needs, and no more.
 SEARCHES: Final = (
     # The rules as they are.
-    Search("faults and cancel"),
-    Search("execute_by", ("EXECUTE_BY", "LISTENER_CRASHES=0")),
-    Search("rest", ("BREAKS=0",), endless=True),
+    Search("faults and cancel", ("LISTENER_CRASHES=0",)),
+    Search("all faults and cancel", short=False),
+    Search("execute_by", ("EXECUTE_BY", "RELAY_CRASHES=0", "LISTENER_CRASHES=0")),
+    Search("rest", ("BREAKS=0", "RELAY_CRASHES=0"), endless=True),
+    Search("execute_by, restarted", ("EXECUTE_BY", *_bounds(relay=1, cancels=1)), short=False),
+    Search("execute_by, crashed", ("EXECUTE_BY", *_bounds(listener=1, cancels=1)), short=False),
+    Search("all events", (*_ALL, *_bounds()), short=False),
+    Search("revoked, turned down", ("EXECUTE_BY", "REVOKE", "TURN_DOWN", *_bounds(breaks=1)), short=False),
+    Search("two breaks", _bounds(breaks=2, cancels=1), short=False),
+    Search("two restarts", _bounds(relay=2, breaks=1, cancels=1), short=False),
+    Search("two crashes", _bounds(listener=2, cancels=1), short=False),
+    Search("two cancels", _bounds(breaks=1, cancels=2), short=False),
+    Search("three attempts", ("PARK_AT=3", *_bounds(breaks=1)), short=False),
+    Search("rest after all", ("EXECUTE_BY", *_bounds(breaks=1)), endless=True, short=False),
     # The rules, each taken away.
     _variant("NO_FENCING", "one start", "ONE_START_ONLY", *_bounds()),
     _variant("NO_GRANT", "one start", "ONE_START_ONLY", *_bounds()),
@@ -111,14 +124,23 @@ SEARCHES: Final = (
     _variant("BEGUN_AFTER_FIRST_STEP", "one start", *_bounds(listener=1)),
     _variant("OUTCOME_NOT_KEPT", "no finished result is lost", *_bounds(breaks=1)),
     _variant("WAITING_KEPT", "no lease, slot or handler stays", *_bounds(breaks=1)),
-    _variant("WAITING_NOT_CANCELLED", "every call ends", *_bounds(cancels=1)),
+    _variant("ASK_FORGOTTEN", "every call ends", *_bounds(cancels=1)),
     _variant("PRESUMED_DEAD", _UNTRUE_END, *_bounds(listener=1, cancels=1)),
     _variant("CANCELED_AT_ONCE", _UNTRUE_END, *_bounds(cancels=1)),
     _variant("EXPIRED_AT_ONCE", _UNTRUE_END, "EXECUTE_BY", *_bounds()),
+    _variant("NO_OWN_BOUND", "no lease, slot or handler stays", "EXECUTE_BY", *_bounds(cancels=1)),
     _variant("CANCEL_IN_MEMORY", "what was told stays: cancel requested", *_bounds(relay=1, cancels=1)),
     _variant("RELEASE_FORGETS_CANCEL", "every call ends", *_bounds(breaks=1, cancels=1)),
     _variant("RESTART_FORGETS_CANCEL", "every call ends", *_bounds(relay=1, cancels=1)),
     _variant("LAPSE_NOT_COUNTED", "it comes to rest", *_bounds(), endless=True),
+    # What the rules above make unnecessary, as long as messages of one connection keep their order.
+    Search(
+        "GRANTED_DESPITE_CANCEL",
+        ("GRANTED_DESPITE_CANCEL", *_bounds(breaks=1, cancels=1)),
+        "spare",
+        short=False,
+    ),
+    Search("GRANT_OF_ANY_LEASE", ("GRANT_OF_ANY_LEASE", *_bounds(breaks=1, cancels=1)), "spare", short=False),
 )
 
 
