@@ -4,8 +4,6 @@ An outcome that could not be sealed must never be journalled as the end of a cal
 the work is not run again. So every check that a seal or a peer would make is made here.
 """
 
-from typing import Final
-
 from msgspec import UNSET
 
 from ringline.listener.effects import Produced
@@ -18,12 +16,11 @@ from ringline.protocol.bodies import (
     cut_detail,
     encode_outcome,
 )
+from ringline.protocol.envelope import HEAD_BYTES
 from ringline.protocol.errors import BodyError, MessageTooLarge
 from ringline.protocol.limits import OFFERS, OUTCOME_CAP_BYTES
 
 __all__ = ["answered", "failed", "lost"]
-
-_SEAL_HEAD_BYTES: Final = 69  # version, signature and length before the body (envelope §3.5)
 
 
 def answered(
@@ -53,8 +50,8 @@ def answered(
     except BodyError as error:
         return failed("agent_error", f"the result of the work cannot be sent: {error}")
     size = 0 if end.json is None else len(end.json)
-    if size + _SEAL_HEAD_BYTES > OUTCOME_CAP_BYTES:
-        room = OUTCOME_CAP_BYTES - _SEAL_HEAD_BYTES
+    if size + HEAD_BYTES > OUTCOME_CAP_BYTES:
+        room = OUTCOME_CAP_BYTES - HEAD_BYTES
         return failed("message_too_large", f"the outcome has {size:,} bytes of JSON; {room:,} fit")
     return end
 

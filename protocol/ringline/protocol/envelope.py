@@ -30,6 +30,7 @@ from ringline.protocol.suites import SUITES, PrivateKey, key_id
 from ringline.protocol.transcript import Reader, digest, label, u8, u16, u64, vec
 
 __all__ = [
+    "HEAD_BYTES",
     "Context",
     "OpenedOutcome",
     "OpenedRequest",
@@ -48,7 +49,9 @@ __all__ = [
 ]
 
 _PLAINTEXT_VERSION: Final = 1
-_HEAD_BYTES: Final = 1 + SIGNATURE_BYTES + 4  # version, signature, length of the body
+HEAD_BYTES: Final = 1 + SIGNATURE_BYTES + 4
+"""What stands before the body under every seal: version, signature, length of the body (envelope §3.5)."""
+
 _REQUEST: Final = 1
 _OUTCOME: Final = 2
 _MODES: Final[dict[DeliveryMode, int]] = {"sync": 0, "durable": 1}
@@ -246,7 +249,7 @@ def padded_size(body_bytes: int, cap: int) -> int:
     PADME rounds up so that at most the logarithm of the size shows, for at most 12 % more; short ones all
     look alike, and none exceeds ``cap``.
     """
-    size = max(_HEAD_BYTES + body_bytes, PAD_FLOOR_BYTES)
+    size = max(HEAD_BYTES + body_bytes, PAD_FLOOR_BYTES)
     exponent = size.bit_length() - 1
     step = 1 << (exponent - exponent.bit_length())
     return min(-(-size // step) * step, cap)
@@ -369,9 +372,9 @@ def _seal(
     context: Context, encoded: bytes, body: bytes, cap: int, signing_key: SigningKey
 ) -> tuple[Envelope, bytes, bytes]:
     """Return the envelope, what was signed, and the signature."""
-    if _HEAD_BYTES + len(body) > cap:
+    if HEAD_BYTES + len(body) > cap:
         raise MessageTooLarge(
-            f"the body has {len(body)} bytes; {cap - _HEAD_BYTES} fit under a seal. Nothing was sealed.",
+            f"the body has {len(body)} bytes; {cap - HEAD_BYTES} fit under a seal. Nothing was sealed.",
             next_step="shorten the message, or what goes with it",
         )
     signed = sign_input(encoded, body)
@@ -417,16 +420,16 @@ def _open(
     # envelope §3.7 step 6.
     plaintext = SUITES[recipient.suite].open(private_key, _info(encoded), sealed)
     # Step 7: one plaintext has one padding, so that its length carries nothing else.
-    if len(plaintext) < _HEAD_BYTES or plaintext[0] != _PLAINTEXT_VERSION:
+    if len(plaintext) < HEAD_BYTES or plaintext[0] != _PLAINTEXT_VERSION:
         raise CannotOpen("plaintext version")
     signature = plaintext[1 : 1 + SIGNATURE_BYTES]
-    size = int.from_bytes(plaintext[1 + SIGNATURE_BYTES : _HEAD_BYTES], "big")
-    end = _HEAD_BYTES + size
+    size = int.from_bytes(plaintext[1 + SIGNATURE_BYTES : HEAD_BYTES], "big")
+    end = HEAD_BYTES + size
     if end > len(plaintext) or len(plaintext) != padded_size(size, cap):
         raise CannotOpen("plaintext length")
     if plaintext[end:] != bytes(len(plaintext) - end):
         raise CannotOpen("padding")
-    body = plaintext[_HEAD_BYTES:end]
+    body = plaintext[HEAD_BYTES:end]
     # Step 8.
     signed = sign_input(encoded, body)
     try:
