@@ -96,7 +96,8 @@ class Post:
             note=options.note,
         )
         for contact in options.contacts:
-            peers.add(contact)
+            # In a thread: another process may hold the lock of the file.
+            await asyncio.to_thread(peers.add, contact)
         if not account.was_published:
             await http.publish()
         elif account.rotation_due(clock.own_ms()):
