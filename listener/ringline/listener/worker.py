@@ -106,10 +106,7 @@ class Worker:
         try:
             result, stopped = await execution.run()
         except Exception as error:  # a fault of ours must not leave a call without an end
-            result, stopped = (
-                Broken(local=f"the work could not be run: {type(error).__name__}: {error}"),
-                False,
-            )
+            result, stopped = _fault(error), False
         del self._running[entry_id]
         self._ended(entry_id, result, stopped)
 
