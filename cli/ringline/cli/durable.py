@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from ringline.cli.interrupt import Detached, Interrupts
 from ringline.protocol.errors import RinglineError
+from ringline.protocol.limits import DURABLE_LIFE_MS
 
 if TYPE_CHECKING:
     from ringline.caller import AsyncCaller, Reply
@@ -19,7 +20,7 @@ __all__ = ["chosen_options", "collected", "seconds", "steps_for", "until_detache
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN: Final = re.compile(r"([0-9]{1,7})([smhd])")
-_LONGEST_S: Final = 72 * 3_600
+_LONGEST_S: Final = DURABLE_LIFE_MS // 1_000
 _T = TypeVar("_T")
 
 

@@ -32,7 +32,7 @@ def relay_options(function: _F) -> _F:
 
 
 def identity_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:
-    """Add ``--as``, the handle of the own identity; the function gets it as ``handle``."""
+    """Add ``--as``, the handle of the own identity; the function gets it as ``own``."""
     return click.option(
         "--as",
         "own",

@@ -37,7 +37,7 @@ def _show_settings(context: click.Context, param: click.Parameter, value: bool) 
     "dev",
     examples=[
         ("in memory, on port 7575 of this computer; Ctrl-C stops it", "ringline relay dev"),
-        ("keep handles and keys over a restart", "ringline relay dev --db relay.db"),
+        ("keep handles, keys and durable calls over a restart", "ringline relay dev --db relay.db"),
         ("any free port, and shorter bounds", "ringline relay dev --port 0 --set RING_BOUND_MS=5000"),
     ],
     exits=[(0, "stopped by Ctrl-C or SIGTERM"), (Family.LOCAL, "config")],
@@ -52,7 +52,9 @@ def _show_settings(context: click.Context, param: click.Parameter, value: bool) 
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address on loopback to listen on.")
 @click.option(
-    "--db", type=click.Path(dir_okay=False), help="Keep handles and keys in this file. [default: in memory]"
+    "--db",
+    type=click.Path(dir_okay=False),
+    help="Keep handles, keys and durable calls in this file. [default: in memory]",
 )
 @click.option(
     "--edge",
