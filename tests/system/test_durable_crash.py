@@ -105,3 +105,24 @@ def test_a_caller_that_dies_while_it_takes_the_reply(scene: Scene, fault: str) -
     assert shown["call"]["acknowledged"] is True
     assert shown["relay"]["outcome"] is False
     assert runs(scene, fault) == 1
+
+
+def test_a_call_that_kills_every_listener_is_parked_after_the_third_and_others_go_on(scene: Scene) -> None:
+    receipt = receipt_of(scene, "poison")
+    for _ in range(3):
+        # It dies when it begins to open a call.
+        with with_fault(scene, "opening.after") as doomed:
+            assert listen(doomed).end() == -signal.SIGKILL
+    parked = scene.document("result", receipt)
+    assert (parked["error"]["code"], parked["error"]["exit"]) == ("delivery_failed", 17)
+    assert "handed out again" in parked["error"]["still_true"]
+    listener = listen(scene)
+    try:
+        healthy = scene.run("call", "bob", "--durable", "healthy")
+    finally:
+        listener.stop()
+    assert (healthy.returncode, healthy.stdout) == (0, b"healthy\n"), healthy.stderr
+    assert runs(scene, "poison") == 0
+    # Until its time is over it is the caller's to take back.
+    assert scene.run("cancel", receipt).returncode == 0
+    assert scene.run("result", receipt).returncode == 15
