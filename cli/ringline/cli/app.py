@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "call": Command("ringline.cli.call", "Call a handle and print the reply."),
     "result": Command("ringline.cli.result", "Print the reply to a durable call."),
     "cancel": Command("ringline.cli.cancel", "Ask for a call to be stopped."),
-    "calls": Command("ringline.cli.calls", "Show the calls that this identity has made."),
+    "calls": Command("ringline.cli.calls", "Show the calls that you have made."),
     "init": Command("ringline.cli.init", "Make an identity and publish its keys."),
     "id": Command("ringline.cli.id", "Show identities: fingerprint and contact string."),
     "errors": Command("ringline.cli.errors", "Explain error and exit codes, offline."),

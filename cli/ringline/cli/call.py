@@ -102,7 +102,7 @@ _T = TypeVar("_T")
 @click.option(
     "--expires",
     metavar="TIME",
-    help="With --durable: by when the work must begin, e.g. 30m, 12h, 2d. [default and most: 3d]",
+    help="With --durable: by when the work must begin, e.g. 30m, 12h, 2d. [default, and at most: 3d]",
 )
 @click.option(
     "--trust-new", is_flag=True, help="Pin the key that the relay shows for a handle that is not known yet."
@@ -110,7 +110,7 @@ _T = TypeVar("_T")
 @click.option(
     "--contact", "contacts", metavar="STRING", multiple=True, help="Pin the key of this contact string first."
 )
-@identity_option("The own identity that calls. [default: one made for this relay]")
+@identity_option("The identity of yours that calls. [default: one made for this relay]")
 @relay_options
 @locking_options
 @json_option
@@ -237,8 +237,9 @@ def command(
                 receipt = await until_detached(sending, interrupts, lost)
                 kept = await caller.kept(receipt)
                 report.line("✓", "stored; it runs when the callee listens", RELAY_SAYS)
+                # Told before the wait, so that whatever ends this process leaves it on the screen.
+                report.line(" ", steps_for(receipt, options))
                 if no_wait:
-                    report.line(" ", steps_for(receipt, options))
                     report.close()
                     if machine:
                         write_document(

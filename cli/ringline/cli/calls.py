@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _L, _H = Family.LOCAL, Family.HTTP
-_OWN = "The own identity that made the calls. [default: the one that calls by default]"
+_OWN = "The identity of yours that made the calls. [default: the one that calls by default]"
 _T = TypeVar("_T")
 
 
 @click.group("calls", context_settings=SETTINGS)
 def command() -> None:
-    """Show the calls that this identity has made."""
+    """Show the calls that you have made."""
 
 
 @page(
@@ -52,7 +52,11 @@ def ls(
     plain: bool,
     machine: bool,
 ) -> int:
-    """List calls from the own outbox. The outbox holds no message; completed and failed are signed."""
+    """List the calls that you have made, newest first; asks no callee.
+
+    The list is kept on this computer and holds no message. The callee has signed the states completed and
+    failed.
+    """
     from ringline.cli.output import write_document, write_text
 
     def get(caller: "AsyncCaller") -> "Awaitable[tuple[KeptCall, ...]]":
@@ -91,7 +95,7 @@ def show(
     plain: bool,
     machine: bool,
 ) -> int:
-    """Show one call: what the own outbox knows, and what the relay says. RECEIPT may also be a call id."""
+    """Show one call: what is known here, and what the relay says. RECEIPT may also be a call id."""
     import msgspec
 
     from ringline.cli.output import write_document, write_text

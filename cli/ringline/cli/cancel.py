@@ -24,7 +24,7 @@ _H, _E = Family.HTTP, Family.END
     examples=[
         ("the call id is in what `ringline call` wrote", "ringline cancel 3q2-7wEjRt6Cg1xKpZsQ0A"),
         ("a durable call, by its receipt", "ringline cancel rcpt_bob_3f0c8d5e9a7b4c2d8e1f6a5b4c3d2e1f"),
-        ("a call of another own identity", "ringline cancel --as reviewer 3q2-7wEjRt6Cg1xKpZsQ0A"),
+        ("a call of another identity of yours", "ringline cancel --as reviewer 3q2-7wEjRt6Cg1xKpZsQ0A"),
     ],
     exits=[
         (0, "canceled, and confirmed"),
@@ -37,7 +37,7 @@ _H, _E = Family.HTTP, Family.END
     then="ringline call HANDLE --id MESSAGE_ID -, to see what became of a call that was not stopped",
 )
 @click.argument("call_id")
-@identity_option("The own identity that made the call. [default: the one that calls by default]")
+@identity_option("The identity of yours that made the call. [default: the one that calls by default]")
 @relay_options
 @locking_options
 @json_option

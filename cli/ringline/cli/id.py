@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 @click.group("id", context_settings=SETTINGS)
 def command() -> None:
-    """Show own identities."""
+    """Show your identities."""
 
 
 @page(
@@ -33,7 +33,7 @@ def command() -> None:
 def show(
     own: str | None, relay: str, realm: str | None, passphrase_file: str | None, plain: bool, machine: bool
 ) -> None:
-    """Show handle, fingerprint and contact string of own identities; asks no relay."""
+    """Show handle, fingerprint and contact string of your identities; asks no relay."""
     import time
 
     from ringline.cli.card import describe, sheet

@@ -39,7 +39,8 @@ class Page(click.Command):
                 formatter.write(f"  {line}\n      {meaning}\n")
         self.format_options(ctx, formatter)
         with formatter.section("Exit codes"):
-            formatter.write_dl([exit_row(entry) for entry in self.exits])
+            rows = [exit_row(entry) for entry in self.exits]
+            formatter.write_dl(sorted(rows, key=lambda row: int(row[0])))
         formatter.write(f"\nNext: {self.then}\n")
 
 
@@ -68,6 +69,8 @@ def command(
     def made(function: Callable[..., int | None]) -> Page:
         page = click.command(name, cls=cls, context_settings=SETTINGS)(function)
         page.examples, page.exits, page.then = examples, exits, then
+        # The list of a group shows the first sentence whole; click would cut it.
+        page.short_help = " ".join((page.help or "").split()).partition(". ")[0].rstrip(".") + "."
         return page
 
     return made

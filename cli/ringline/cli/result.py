@@ -47,7 +47,7 @@ _L, _R, _P, _E, _H = Family.LOCAL, Family.RELAY, Family.PEER, Family.END, Family
     metavar="SECONDS",
     help="How long to wait for the end. [default: only look]",
 )
-@identity_option("The own identity that made the call. [default: the one that calls by default]")
+@identity_option("The identity of yours that made the call. [default: the one that calls by default]")
 @relay_options
 @locking_options
 @json_option
@@ -65,8 +65,8 @@ def command(
 ) -> int:
     """Print the signed reply to a durable call, or say how it stands.
 
-    RECEIPT is what `ringline call --durable --no-wait` printed. A reply that was fetched once is given again,
-    without the relay having it any more.
+    RECEIPT is what `ringline call --durable --no-wait` printed. A reply that was fetched once is kept on this
+    computer and given again, even when the relay has forgotten it.
     """
     import asyncio
 

@@ -44,10 +44,12 @@ async def tell(stage: Stage) -> None:
         await _tell(stage, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    activate = Path(sys.executable).parent / "activate"
     stage.end(
         f"All as it should be, in {time.monotonic() - began:.1f} s. Every process has ended.",
         [
             "Now by hand, in three terminals:",
+            *([] if shutil.which("ringline") else [f"  source {activate}   # first, in each"]),
             "  ringline relay dev",
             "  ringline listen --as echo --run cat",
             '  ringline call echo "hello"',
