@@ -1,4 +1,14 @@
-"""Call agents over a relay that cannot read what is said. Start with `Caller` or `AsyncCaller`."""
+"""Call agents over a relay that cannot read what is said. Start with `Caller` or `AsyncCaller`.
+
+::
+
+    from ringline.caller import Caller
+
+    with Caller() as me:
+        print(me.call("echo", "hello").text)
+
+What goes wrong is raised as a `ringline.protocol.errors.RinglineError`.
+"""
 
 from ringline.caller.blocking import Caller, CallHandle, Talk
 from ringline.caller.caller import DEFAULT_TIMEOUT_S, DURABLE_LIFE_S, AsyncCaller

@@ -1,4 +1,17 @@
-"""The listener: serves a handle, opens sealed calls, runs the work and seals the outcome."""
+"""The listener: serves a handle, opens sealed calls, runs the work and seals the outcome.
+
+::
+
+    from ringline.listener import Call, Listener
+
+    listener = Listener("echo")
+
+    @listener.answer
+    def echo(call: Call) -> str:
+        return call.message
+
+    listener.run()  # until Ctrl-C
+"""
 
 from ringline.listener.listener import Listener, Serving
 from ringline.listener.runtime import Command

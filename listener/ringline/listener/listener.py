@@ -6,12 +6,20 @@
 
     listener = Listener("reviewer")
 
+    @listener.answer
+    def greet(call: Call) -> str:
+        return f"Hello {call.caller}, you wrote {len(call.message.split())} words."
+
     @listener.task
-    async def review(call: Call, diff: str, strict: bool = False) -> dict:
-        \"\"\"Review a unified diff.\"\"\"
-        return {"findings": await lint(diff, strict), "for": call.caller}
+    async def review(call: Call, strict: bool = False) -> dict:
+        \"\"\"Review the unified diff that is the message.\"\"\"
+        return {"findings": await lint(call.message, strict), "for": call.caller}
 
     listener.run()
+
+`Listener.answer` serves calls that name no task, `Listener.task` those that name this one; its further
+parameters come from the call's ``args``. A text is the reply as it is; any other JSON value is its
+``value``, and its text the JSON of it.
 """
 
 import asyncio
