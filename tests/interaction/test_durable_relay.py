@@ -197,7 +197,7 @@ async def test_a_disk_that_takes_nothing_gives_no_receipt_and_leaves_sync_calls_
             large = alice.request(delivery_mode="durable")
             large["envelope"]["ct"] = "A" * 300_000
             with trouble(relay):
-                await line.next(), await line.next()  # answered, working
+                assert [(await line.next())["state"] for _ in range(2)] == ["answered", "working"]
                 await line.send(large)
                 refusal = await line.next()
                 assert (refusal["type"], refusal["code"]) == ("call_error", "busy")

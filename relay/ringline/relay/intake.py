@@ -91,7 +91,7 @@ class Intake:
             if traceparent is None:
                 self._counters["traces_dropped"] += 1
         execute_by = min(now.wall + self._settings.durable_life_ms, request.envelope.exp)
-        self._ledger.undone.refused.append((session.connection, request))
+        self._ledger.refuse_if_undone(session, request)
         row = self._ledger.insert(
             CallRow(
                 call_id=self._ids(),

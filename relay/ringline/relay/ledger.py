@@ -19,6 +19,7 @@ from ringline.protocol.frames import (
 )
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.effects import Decided, Retire
+from ringline.relay.session import Session
 from ringline.relay.sessions import Sessions
 
 __all__ = ["Ledger", "Step", "Undone"]
@@ -55,7 +56,7 @@ class Undone:
 class Ledger:
     """The store of a relay together with the words that wait for its next commit."""
 
-    __slots__ = ("_reach", "_sessions", "_steps", "_waiting", "store", "undone", "unsaved")
+    __slots__ = ("_reach", "_sessions", "_steps", "_unanswered", "_waiting", "store", "undone", "unsaved")
 
     def __init__(
         self, store: CallStore, sessions: Sessions, reach: Callable[[str], None] | None = None
@@ -68,6 +69,7 @@ class Ledger:
         self._reach = reach
         self._steps: dict[Step, None] = {}
         self._waiting: list[_Word] = []
+        self._unanswered: list[tuple[Session, str]] = []
 
     # --- writing
 
@@ -94,6 +96,12 @@ class Ledger:
     def _begin(self, step: Step) -> None:
         self.unsaved = True
         self._steps[step] = None
+
+    def refuse_if_undone(self, session: Session, request: CallRequest) -> None:
+        """The answer to ``request`` waits for the commit; should that fail, it is refused."""
+        self.undone.refused.append((session.connection, request))
+        # protocol §3: meanwhile no other request of its correlation id is taken.
+        self._unanswered.append((session, session.expect(request)))
 
     # --- saying
 
@@ -149,6 +157,9 @@ class Ledger:
     def _settle(self) -> list[_Word]:
         waiting = self._waiting
         self._waiting = []
+        for session, correlation_id in self._unanswered:
+            session.answered(correlation_id)
+        self._unanswered = []
         self._steps = {}
         self.undone = Undone()
         self.unsaved = False

@@ -180,20 +180,27 @@ class Session:
 
         ``request`` is what it is the first answer to: until it leaves, that request is unanswered.
         """
-        answers: str | None = None
-        if request is not None:
-            answers = request.correlation_id
-            message_id = None if request.message_id is UNSET else request.message_id
-            _, waiting = self.unanswered.get(answers, (None, 0))
-            self.unanswered[answers] = (message_id, waiting + 1)
+        answers = None if request is None else self.expect(request)
         self.held.append(Held(due, effect, answers))
+
+    def expect(self, request: CallRequest) -> str:
+        """Note that the first answer to ``request`` is still to come; return its correlation id."""
+        correlation_id = request.correlation_id
+        message_id = None if request.message_id is UNSET else request.message_id
+        _, waiting = self.unanswered.get(correlation_id, (None, 0))
+        self.unanswered[correlation_id] = (message_id, waiting + 1)
+        return correlation_id
+
+    def answered(self, correlation_id: str) -> None:
+        """The first answer to a request of `expect` leaves."""
+        message_id, waiting = self.unanswered.pop(correlation_id)
+        if waiting > 1:
+            self.unanswered[correlation_id] = (message_id, waiting - 1)
 
     def release(self, now: int) -> Iterator[Effect]:
         """Yield what may leave at ``now``; what is left in `held` begins with one that is not due."""
         while self.held and self.held[0].due <= now:
             item = self.held.popleft()
             if item.answers is not None:
-                message_id, waiting = self.unanswered.pop(item.answers)
-                if waiting > 1:
-                    self.unanswered[item.answers] = (message_id, waiting - 1)
+                self.answered(item.answers)
             yield item.effect

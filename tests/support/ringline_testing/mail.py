@@ -34,7 +34,8 @@ def lease(number: int) -> str:
 
 def sealed(**members: Any) -> Envelope:
     """Return a sealed text that lives for two days."""
-    return envelope(**({"life": _LIFE} | members))
+    given: dict[str, Any] = {"life": _LIFE}
+    return envelope(**(given | members))
 
 
 def durable(correlation: int = 1, message: int = 1, **members: Any) -> CallRequest:

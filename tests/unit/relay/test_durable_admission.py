@@ -209,6 +209,19 @@ def test_fifty_at_once_are_one_call() -> None:
     assert m.calls.mailbox.page("callee", "bob", None, "", 100)[0] == [m.record("call-1")]
 
 
+def test_in_one_turn_a_conversation_has_one_request_without_an_answer() -> None:
+    m = Mail()
+    alice = m.caller()
+    assert m.hub.receive(alice, codec.encode(durable(1, 1)), m.now) == []
+    refused = [Send(alice, call_error("protocol_error", durable(1, 2)))]
+    assert m.hub.receive(alice, codec.encode(durable(1, 2)), m.now) == refused
+    # The same message again is the same call, and another conversation is none of its business.
+    assert m.hub.receive(alice, codec.encode(durable(1, 1)), m.now) == []
+    assert m.hub.receive(alice, codec.encode(durable(2, 3)), m.now) == []
+    m.turn([])
+    assert m.submit(alice, 1, 2) == "call-3"
+
+
 def test_a_repeat_in_a_later_life_of_the_relay_is_the_same_call() -> None:
     m = Mail()
     call = m.submit(m.caller())

@@ -1,8 +1,8 @@
 """Attempts of durable calls: what counts, what is taken back, what parks, and what rests (protocol §6)."""
 
 from ringline.protocol.lifecycle import State
-from ringline.relay.effects import Retire, Send
-from ringline_testing.exchange import accepted, call_error, cancel, started
+from ringline.relay.effects import Close, Effect, Retire, Send
+from ringline_testing.exchange import accepted, call_error, cancel, outcome, started
 from ringline_testing.mail import HOUR, Mail, durable, lease, offers
 
 
@@ -222,6 +222,23 @@ def test_a_parked_call_is_passed_over_by_its_conversation() -> None:
     assert [offer.call_id for offer in offers(effects)] == [second]
 
 
-def sent_to_all(effects: list[object] | object) -> list[object]:
-    assert isinstance(effects, list)
+def sent_to_all(effects: list[Effect]) -> list[object]:
     return [effect.frame for effect in effects if isinstance(effect, Send)]
+
+
+# --- the end of the relay
+
+
+def test_a_relay_that_stops_waits_for_begun_work_and_for_nothing_that_can_wait() -> None:
+    m = Mail()
+    bob, alice = m.listener(), m.caller()
+    begun, taken = m.submit(alice, 1, 1), m.submit(alice, 2, 2)
+    m.grant(begun, bob)
+    m.send(bob, accepted(taken, m.leased(taken)))
+    # The caller can ask the next relay; who works is given time for its outcome.
+    assert m.turn(m.hub.drain(m.now)) == [Close(alice, 1001, "retry=2000")]
+    effects = m.send(bob, outcome(begun, lease=m.leased(begun)))
+    assert effects == [Retire(begun), Close(bob, 1001, "retry=2000")]
+    assert m.hub.drained()
+    assert m.states(begun, taken) == ["completed", "queued"]
+    assert m.row(taken).attempts == 0
