@@ -29,6 +29,7 @@ from ringline.client import Backoff, Link, RelayClock, RelayHttp
 from ringline.protocol.errors import RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome, CallQueued, Frame, RelayToCaller
 from ringline.protocol.instant import Instant
+from ringline.protocol.whereabouts import whereabouts
 
 __all__ = ["IDLE_S", "CallUser", "Line"]
 
@@ -246,8 +247,8 @@ class Line:
                 async with asyncio.timeout(_OPEN_S):
                     opened = user is not None and await user.open(outcome)
         except Exception as error:
-            # A fault of ours must not leave a call without an end. Its text may quote what was sealed.
-            _log.error("an outcome was not opened: %s", type(error).__name__)
+            # A fault of ours must not leave a call without an end.
+            _log.error("an outcome was not opened: %s", whereabouts(error))
         if opened:
             self._perform(self._session.opened_outcome(message_id))
         else:

@@ -35,6 +35,7 @@ from ringline.protocol.limits import (
     SUBPROTOCOL,
     UNDECODABLE_FRAMES,
 )
+from ringline.protocol.whereabouts import whereabouts
 
 __all__ = ["Link", "LinkUser"]
 
@@ -168,8 +169,7 @@ class Link:
         try:
             await self._run()
         except Exception as error:
-            _log.error("the connection was given up: %s", type(error).__name__)
-            _log.debug("where", exc_info=error)
+            _log.error("the connection was given up: %s", whereabouts(error))
             fault = RinglineError(f"the connection was given up over a fault here: {type(error).__name__}")
             self._tell(self._user.ended, fault)
 
@@ -338,9 +338,7 @@ class Link:
         try:
             call(*args)
         except Exception as error:
-            # The text of an error may carry what was under a seal; its kind may not.
-            _log.error("a frame was not handled: %s", type(error).__name__)
-            _log.debug("where", exc_info=error)
+            _log.error("a frame was not handled: %s", whereabouts(error))
 
 
 class _Connect(connect):

@@ -31,6 +31,7 @@ from ringline.protocol.errors import RinglineError, TransportError
 from ringline.protocol.frames import Frame, IncomingCall, RelayToListener
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
+from ringline.protocol.whereabouts import whereabouts
 
 __all__ = ["Service", "ServiceOptions"]
 
@@ -207,9 +208,7 @@ class Service:
         try:
             self._do(step())
         except Exception as error:
-            # The text of an error may carry what was under a seal; its kind may not.
-            _log.error("a step of the listener failed: %s", type(error).__name__)
-            _log.debug("where", exc_info=error)
+            _log.error("a step of the listener failed: %s", whereabouts(error))
         if self._stops and self._session.idle:
             self._idle.set()
         self._arm()
@@ -243,8 +242,7 @@ class Service:
         try:
             opened = await self._opener.open(frame)
         except Exception as error:  # nothing of a peer's making may leave a call without an answer
-            _log.error("a call could not be opened: %s", type(error).__name__)
-            _log.debug("where", exc_info=error)
+            _log.error("a call could not be opened: %s", whereabouts(error))
             opened = None
         self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
 

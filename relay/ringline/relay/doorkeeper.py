@@ -10,6 +10,7 @@ from typing import Final, final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ringline.protocol.whereabouts import whereabouts
 from ringline.relay import problem
 from ringline.relay.entrance import Entrance
 from ringline.relay.problem import Answer
@@ -84,8 +85,7 @@ class Doorkeeper:
             try:
                 await self._app(scope, receive_timed, send_timed)
             except Exception as error:
-                # Not its text: it may quote a token or what a peer sent.
-                logger.error("a request raised %s", type(error).__name__)
+                logger.error("a request raised %s", whereabouts(error))
                 if not started:
                     await answer(problem.INTERNAL)
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from ringline.protocol.whereabouts import whereabouts
 from ringline.relay.edge import EdgeLimits, Gate, Receiver
 from ringline.relay.edge_assembly import (
     BINARY,
@@ -260,8 +261,7 @@ class Link(ABC):
             self._fault("message", exc)
 
     def _fault(self, method: str, exc: Exception) -> None:
-        # The text of an exception may quote what the peer sent (protocol §12): only its class is named.
-        logger.error("connection %d: %s() raised %s; closing with 1011", self.id, method, type(exc).__name__)
+        logger.error("connection %d: %s() raised %s; closing with 1011", self.id, method, whereabouts(exc))
         self._give_up(_INTERNAL, "internal error", self._limits.close_timeout)
 
     def _write(self, *parts: bytes) -> None:
@@ -333,7 +333,7 @@ class Link(ABC):
         try:
             self._receiver.closed(self._code, self._clean)
         except Exception as exc:
-            logger.error("connection %d: closed() raised %s", self.id, type(exc).__name__)
+            logger.error("connection %d: closed() raised %s", self.id, whereabouts(exc))
 
     def _rearm(self, delay: float, then: Callable[[], None]) -> None:
         self._timer.cancel()

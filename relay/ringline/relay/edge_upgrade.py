@@ -17,6 +17,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from ringline.protocol.errors import HttpProblem
+from ringline.protocol.whereabouts import whereabouts
 from ringline.relay import problem
 from ringline.relay.edge import EdgeLimits, Gate, Receiver, Refused
 from ringline.relay.edge_handshake import (
@@ -142,8 +143,7 @@ class _Upgrade(asyncio.Protocol):
         except UpgradeError as error:
             response = answer(error.refused, common)
         except Exception as exc:
-            # Not its text: it may quote a token.
-            logger.error("an opening handshake raised %s; answering 500", type(exc).__name__)
+            logger.error("an opening handshake raised %s; answering 500", whereabouts(exc))
             response = answer(refusal(problem.of(HttpProblem(code="internal_error"))), common)
         if receiver is not None:
             self._accept(transport, response, receiver, remote)

@@ -32,6 +32,7 @@ PURE = (
     "ringline.protocol.token",
     "ringline.protocol.trace",
     "ringline.protocol.transcript",
+    "ringline.protocol.whereabouts",
     "ringline.relay.auth",
     "ringline.relay.budget",
     "ringline.relay.call_store",
