@@ -114,10 +114,6 @@ class RelayAddress:
         """The path in front of ``/v1``: empty but behind some reverse proxies."""
         return urlsplit(self.base_url).path
 
-    def http_url(self, path: str) -> str:
-        """Return the URL of ``path``, which begins with a slash and may carry a query."""
-        return self.base_url + path
-
     def ws_url(self, path: str) -> str:
         """Return the WebSocket URL of ``path``, which begins with a slash and may carry a query."""
         return "ws" + self.base_url.removeprefix("http") + path

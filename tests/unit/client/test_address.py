@@ -25,7 +25,7 @@ def test_the_base_url_and_the_realm_follow_from_the_url(url: str, base: str, rea
 def test_a_realm_can_be_given() -> None:
     address = RelayAddress.parse("https://host.example/", "relay.example")
     assert (address.realm, address.host, address.port) == ("relay.example", "host.example", 443)
-    assert address.http_url("/v1/relay") == "https://host.example/v1/relay"
+    assert address.base_url == "https://host.example"
     assert address.ws_url("/v1/call/bob") == "wss://host.example/v1/call/bob"
 
 
