@@ -57,7 +57,7 @@ def answer(
         realm=ADDRESS.realm,
         sender=account.party,
         recipient=by.recipient,
-        mode="sync",
+        mode=stored.mode,
         message_id=MESSAGE_ID,
         correlation_id=CORRELATION_ID,
         iat=frame.envelope.iat,
@@ -178,6 +178,32 @@ def test_an_answer_is_opened_and_its_receipt_holds(account: Account) -> None:
             forged.check()
 
 
+def test_a_durable_call_says_so_and_its_answer_is_of_a_durable_call(account: Account) -> None:
+    stored = seal(account, Question(message="x"), durable_ms=3_600_000)
+    frame = codec.decode(stored.payload, "caller_to_relay")
+    assert isinstance(frame, CallRequest)
+    assert (frame.delivery_mode, frame.envelope.exp, stored.exp) == (
+        "durable",
+        NOW_MS + 3_600_000,
+        NOW_MS + 3_600_000,
+    )
+    bob = agent("bob")
+    outcome = answer(account, stored, COMPLETED, by=bob)
+    receipt = open_answer(
+        stored, outcome, realm=ADDRESS.realm, own_handle="alice", card=bob.card, now_ms=NOW_MS
+    )
+    assert read_answer(receipt, MESSAGE_ID).outcome == COMPLETED
+    with pytest.raises(CannotOpen):
+        open_answer(
+            replace(stored, mode="sync"),
+            outcome,
+            realm=ADDRESS.realm,
+            own_handle="alice",
+            card=bob.card,
+            now_ms=NOW_MS,
+        )
+
+
 @pytest.mark.parametrize("member", ["realm", "own_handle", "card"])
 def test_an_answer_of_another_context_does_not_open(account: Account, member: str) -> None:
     stored = seal(account, Question(message="x"))
@@ -198,6 +224,7 @@ def test_an_answer_of_another_context_does_not_open(account: Account, member: st
         {"from_ipk": bytes(32)},
         {"to_ipk": bytes(32)},
         {"exp": NOW_MS},
+        {"mode": "durable"},
         {"reply_seed": bytes(32)},
         {"reply_seed": None},
     ],
