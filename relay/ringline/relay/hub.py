@@ -1,8 +1,9 @@
 """The relay's core: all connections, and the calls between them. Sans-IO: events in, effects out.
 
-Every public method that takes ``now`` first lets happen what was due before, so that a bound holds to the
-millisecond of the edge's clock, whether or not `tick` came in time. Connections and HTTP requests are named
-by numbers of the edge's choice, which are never used twice.
+Whatever arrives (a connection, a message, a request to cancel, other credentials) first lets happen what was
+due before, so that a bound holds to the millisecond of the edge's clock, whether or not `tick` came in time.
+`commit` only ends a turn, and questions about records look at what is there. Connections and HTTP requests
+are named by numbers of the edge's choice, which are never used twice.
 """
 
 import math
@@ -354,6 +355,7 @@ class Hub:
 
     def recheck(self, handle: str, now: Instant) -> list[Effect]:
         """End the durable calls for which ``handle`` has no authority, or grants none, any more."""
+        self._let_happen(now)
         if self.durable is not None:
             self.durable.recheck(handle, now)
         return self._effects(now)
