@@ -15,6 +15,7 @@ import click
 
 from ringline.cli.terminal import shown_line
 from ringline.protocol.errors import ErrorCode, Family, PeerFailure, Retry, RinglineError, lookup
+from ringline.protocol.limits import DAY_MS
 
 __all__ = ["Explanation", "document", "explain", "explain_code", "lines"]
 
@@ -55,7 +56,6 @@ _SAYS: Final = {
     _L: "Found on this side, by this program.",
     _E: "The relay's record of the call says so; nobody has signed it.",
 }
-_DAY_MS: Final = 86_400_000
 _NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
 _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
@@ -387,6 +387,6 @@ def _span(ms: int) -> str:
 
 def _wait(ms: int) -> str:
     """Return how long, and until when if that is today or tomorrow: a relay may name any number."""
-    if ms >= _DAY_MS:
-        return f"{-(-ms // _DAY_MS):,} days"
+    if ms >= DAY_MS:
+        return f"{-(-ms // DAY_MS):,} days"
     return f"{_span(ms)}, until {datetime.fromtimestamp(datetime.now().timestamp() + ms / 1_000):%H:%M:%S}"
