@@ -132,7 +132,7 @@ _ROWS: Final = (
     ErrorCode("duplicate_conflict", _P, Retry.NEVER, 32, None, None, "envelope §3.9", "the message_id was used before for another message; nothing ran"),
     # --- problem documents of the HTTP interface
     ErrorCode("malformed", _H, Retry.NEVER, 32, 400, None, "protocol §9", "the request breaks the interface's rules"),
-    ErrorCode("unauthorized", _H, Retry.NEVER, 20, 401, None, "protocol §2", "the token does not hold"),
+    ErrorCode("unauthorized", _H, Retry.NEVER, 20, 401, None, "protocol §2", "the relay does not accept the log-in"),
     ErrorCode("forbidden", _H, Retry.NEVER, 20, 403, None, "protocol §9", "not for this identity, origin or host"),
     ErrorCode("not_found", _H, Retry.NEVER, 10, 404, None, "protocol §9", "nothing there that this identity may see"),
     ErrorCode("conflict", _H, Retry.NEVER, 2, 409, None, "protocol §9", "it contradicts what the relay holds"),
