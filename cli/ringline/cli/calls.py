@@ -54,8 +54,9 @@ def ls(
 ) -> int:
     """List the calls that you have made, newest first; asks no callee.
 
-    The list is kept on this computer and holds no message. The callee has signed the states completed and
-    failed.
+    The list is kept on this computer and holds no message. The state is what is known here: sealed, then
+    submitted to the relay, then completed or failed, which the callee has signed. `ringline calls show` asks
+    the relay too, which may know another end.
     """
     from ringline.cli.output import write_document, write_text
 
@@ -112,7 +113,12 @@ def show(
         write_document({"v": 1, "ok": True, "call": _document(call), "relay": told})
         return 0
     rows = _document(call) | {"sealed_at": _time(call.sealed_at), "execute_by": _time(call.execute_by)}
-    text = "".join(f"{name:<16} {value}\n" for name, value in rows.items() if value is not None)
+    plain_words = {True: "yes", False: "no"}
+    text = "".join(
+        f"{name:<16} {plain_words[value] if isinstance(value, bool) else value}\n"
+        for name, value in rows.items()
+        if value is not None
+    )
     if record is None:
         text += "the relay does not know it\n"
     else:
