@@ -7,11 +7,8 @@ This file ties together the parts of the durable half: `hands` hands calls out, 
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, assert_never, final
 
-import msgspec
-
 from ringline.protocol.frames import CallRequest, CancelCall, ListenerToRelay
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Mode
 from ringline.protocol.limits import CARD_GRACE_MS
 from ringline.relay.admission import Refused
 from ringline.relay.authority import Authority
@@ -39,12 +36,6 @@ from ringline.relay.timers import (
 __all__ = ["DurableCalls"]
 
 _P = ParamSpec("_P")
-_DURABLE: Final = Mode.DURABLE
-_PAGE: Final = 500
-_SWEEP: Final = 100
-_PAIRS: Final = 100_000
-
-_json: Final = msgspec.json.Encoder()
 
 
 def _guarded(
@@ -87,7 +78,6 @@ class DurableCalls:
         self.to_close: list[int] = []
         """Connections that must be closed, because what they are about could not be stored."""
         self._settings = settings
-        self._authority = authority
         self._sessions = sessions
         self._presence = presence
         self._timers = timers
