@@ -417,11 +417,14 @@ class HubMachine(RuleBasedStateMachine):
         before = self.of_message(line, message)
         if before is not None and self.calls[before].ended:
             line.owed[before] += self.calls[before].ask == frame
-        known = len(self.calls)
+        known, repeats = len(self.calls), self.hub.snapshot().get("repeated", 0)
         effects = self.hub.receive(connection, codec.encode(frame), self.now)
         self.perform(effects, asking=(connection, frame))
         call_id = f"call-{len(self.calls)}" if len(self.calls) > known else before
         if call_id is None or self.calls[call_id].ended:
+            return
+        # A repeat is refused, too, while another message of its correlation id waits for an answer.
+        if call_id == before and self.hub.snapshot().get("repeated", 0) == repeats:
             return
         call = self.calls[call_id]
         if call.ask is None:
