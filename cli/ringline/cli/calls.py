@@ -55,8 +55,8 @@ def ls(
     """List the calls that you have made, newest first; asks no callee.
 
     The list is kept on this computer and holds no message. The state is what is known here: sealed, then
-    submitted to the relay, then the end that was fetched. Completed and failed are signed by the callee, other
-    ends are the relay's word; `ringline calls show` asks it anew.
+    submitted to the relay, then the end that was fetched. Completed and failed are signed by the callee,
+    other ends are the relay's word; `ringline calls show` asks it anew.
     """
     from ringline.cli.output import write_document, write_text
 
