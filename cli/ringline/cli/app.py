@@ -151,9 +151,17 @@ def _run(words: list[str], invocation: Invocation) -> int:
         raise
     except Exception as error:
         if os.environ.get("RINGLINE_DEBUG") and not isinstance(error, click.ClickException | RinglineError):
-            raise
+            _trace(error)
         return _end(error, invocation)
     return result if isinstance(result, int) else 0
+
+
+def _trace(error: Exception) -> None:
+    """Show the lines that an error came through. Not its text: that may be a key or a message."""
+    import traceback
+
+    steps = "".join(traceback.format_tb(error.__traceback__))
+    tell(f"Traceback (most recent call last):\n{steps}{type(error).__name__}")
 
 
 def _end(error: Exception, invocation: Invocation) -> int:

@@ -250,7 +250,19 @@ def test_a_fault_shows_no_traceback_unless_asked(monkeypatch: pytest.MonkeyPatch
     assert "a fault in Ringline itself: AttributeError." in quiet.stderr
     monkeypatch.setenv("RINGLINE_DEBUG", "1")
     loud = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert loud.returncode == 70
     assert "Traceback" in loud.stderr
+    assert "in ls\n" in loud.stderr
+
+
+def test_a_traceback_shows_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import ringline.cli.errors as e\ndef values(): return {}['seven' + ' ravens']\n"
+    program += "e.REGISTRY = type('Table', (), {'values': staticmethod(values)})\n"
+    program += "import sys\nfrom ringline.cli import main\nsys.exit(main(['errors', 'ls']))\n"
+    monkeypatch.setenv("RINGLINE_DEBUG", "1")
+    loud = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert "KeyError" in loud.stderr
+    assert "seven ravens" not in loud.stderr
 
 
 def test_an_error_that_cannot_be_explained_is_a_fault_without_a_traceback() -> None:
