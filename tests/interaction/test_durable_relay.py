@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ringline.relay.faults import VARIABLE
+from ringline.protocol.faults import VARIABLE
 from ringline.relay.server import RelayServer
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Line, Owner, exchange

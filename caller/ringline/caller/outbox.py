@@ -15,16 +15,32 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from ringline.caller.receipt import Receipt
-from ringline.client.faults import reach
 from ringline.client.home import Home
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.faults import fault_points
 from ringline.protocol.frames import CallQueued, DeliveryMode, Terminal
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 
-__all__ = ["KEEP_MS", "Outbox", "Stored"]
+__all__ = ["KEEP_MS", "Outbox", "OutboxStep", "Stored"]
+
+OutboxStep: TypeAlias = Literal[
+    "prepare",
+    "remember",
+    "replace",
+    "learned",
+    "queued",
+    "ended",
+    "answered",
+    "acknowledged",
+    "purge",
+]
+"""What is committed, one transaction each, by the name of its method; ``prepare`` is at the start. Each has
+its fault points (`ringline.protocol.faults`)."""
+
+_reach: Final = fault_points(os.environ)
 
 KEEP_MS: Final = 30 * 86_400_000
 """How long a call that is over is kept."""
@@ -213,7 +229,7 @@ class Outbox:
 
     def learned(self, callee: str, message_id: str, call_id: str) -> None:
         """Note the id that the relay gave."""
-        with self._told():
+        with self._told(), self._transaction("learned"):
             self._run.execute(
                 "UPDATE calls SET call_id = ? WHERE callee = ? AND message_id = ?",
                 (call_id, callee, message_id),
@@ -293,7 +309,8 @@ class Outbox:
     def purge(self, now_ms: int) -> None:
         """Delete what is older than `KEEP_MS`."""
         with self._told():
-            self._run.execute("DELETE FROM calls WHERE exp < ?", (now_ms - KEEP_MS,))
+            with self._transaction("purge"):
+                self._run.execute("DELETE FROM calls WHERE exp < ?", (now_ms - KEEP_MS,))
             # Keys that were deleted since the last time are still in the log beside the file.
             self._run.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -379,17 +396,20 @@ class Outbox:
         )
 
     @contextmanager
-    def _transaction(self, step: str) -> Generator[None]:
+    def _transaction(self, step: OutboxStep) -> Generator[None]:
         self._run.execute("BEGIN IMMEDIATE")
         try:
             yield
-            reach(f"{step}.before")
+            if _reach is not None:
+                _reach(f"{step}.before")
+            self._run.execute("COMMIT")
         except BaseException:
+            # A commit that failed leaves its transaction open, and every later one would fail with it.
             with contextlib.suppress(sqlite3.Error):
                 self._run.execute("ROLLBACK")
             raise
-        self._run.execute("COMMIT")
-        reach(f"{step}.after")
+        if _reach is not None:
+            _reach(f"{step}.after")
 
     @contextmanager
     def _told(self) -> Generator[None]:

@@ -5,14 +5,14 @@ before the handler's first step, `Journal.finish` before the outcome is sent; wh
 next process can tell what may have run.
 """
 
+import os
 import sqlite3
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Literal, TypeAlias, final
 
-from ringline.client.faults import reach
 from ringline.listener import contexts
 from ringline.listener.entries import (
     ContextClaim,
@@ -26,10 +26,31 @@ from ringline.listener.entries import (
     Verdict,
 )
 from ringline.listener.journal_file import JournalFile
+from ringline.protocol.faults import fault_points
 from ringline.protocol.frames import Phase
 from ringline.protocol.limits import ENVELOPE_SKEW_MS, RECORD_LIFE_MS
 
-__all__ = ["Journal", "JournalBounds"]
+__all__ = ["Journal", "JournalBounds", "JournalStep"]
+
+JournalStep: TypeAlias = Literal[
+    "recover",
+    "opening",
+    "closed",
+    "take",
+    "offered",
+    "granted",
+    "claim",
+    "begin",
+    "finish",
+    "cancel",
+    "confirm",
+    "purge",
+    "close",
+]
+"""What is committed, one transaction each, by the name of its method; ``recover`` is at the start. Each has
+its fault points (`ringline.protocol.faults`)."""
+
+_reach: Final = fault_points(os.environ)
 
 _TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
 """envelope §3.9: a row is kept this long beyond its ``exp``."""
@@ -288,14 +309,16 @@ class Journal:
             ) from error
 
     @contextmanager
-    def _transaction(self, step: str) -> Generator[sqlite3.Connection, None, None]:
+    def _transaction(self, step: JournalStep) -> Generator[sqlite3.Connection, None, None]:
         with self._statement() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                reach(f"{step}.before")
+                if _reach is not None:
+                    _reach(f"{step}.before")
                 connection.execute("COMMIT")
-                reach(f"{step}.after")
+                if _reach is not None:
+                    _reach(f"{step}.after")
             except BaseException:
                 # After some errors SQLite has rolled back by itself.
                 if connection.in_transaction:

@@ -13,11 +13,17 @@ import stat
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.faults import fault_points
 
-__all__ = ["JournalFile", "machine_id"]
+__all__ = ["JournalFile", "JournalFileStep", "machine_id"]
+
+JournalFileStep: TypeAlias = Literal["mint"]
+"""What is committed when a file becomes that of an instance; it has its fault points."""
+
+_reach: Final = fault_points(os.environ)
 
 _APPLICATION_ID: Final = 0x524C4A31  # "RLJ1"
 _FILE_MODE: Final = 0o600
@@ -254,7 +260,11 @@ class JournalFile:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM place")
             connection.execute("INSERT INTO place VALUES (?, ?, ?, ?)", (instance, *here))
+            if _reach is not None:
+                _reach("mint.before")
             connection.execute("COMMIT")
+            if _reach is not None:
+                _reach("mint.after")
         except sqlite3.Error as error:
             raise self._unusable(error) from None
         return instance

@@ -55,7 +55,7 @@ class Hub:
     ``ids`` mints call ids: 128 random bits each, 1-64 of ``[A-Za-z0-9_-]``. ``started`` is when the relay
     started: what was sealed before may have been handed out by its predecessor (protocol §5). Without a
     ``store`` there are no durable calls; ``lease_ids`` mints their UUIDs, and ``reach`` is told of each point
-    that `ringline.relay.faults` names.
+    of `ringline.protocol.faults`.
 
     Raises `ringline.relay.store.StoreError`.
     """

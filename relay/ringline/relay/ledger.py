@@ -27,7 +27,9 @@ __all__ = ["Ledger", "Step", "Undone"]
 Step: TypeAlias = Literal[
     "admission", "start", "cancel", "attempt", "replay", "outcome", "end", "ack", "purge"
 ]
-"""What a write is for; `ringline.relay.faults` names the points before and after their commits."""
+"""What a write is for: an admission, the grant of a start, a cancel request or its end, a counted attempt or
+one taken back, a replay, the end by an outcome, any other end, the caller's acknowledgement, the deletion of
+the record. Each has its fault points (`ringline.protocol.faults`)."""
 
 
 _Word: TypeAlias = tuple[int, RelayToCaller | RelayToListener] | Decided | Retire

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import secrets
 import signal
 import socket
@@ -24,6 +25,7 @@ from uvicorn.server import ServerState
 
 from ringline.protocol import shapes
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.faults import fault_points
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.names import is_realm
@@ -34,7 +36,6 @@ from ringline.relay.directory import Directory
 from ringline.relay.doorkeeper import Doorkeeper
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
 from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
-from ringline.relay.faults import fault_points
 from ringline.relay.gate import FEATURES, RelayGate
 from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
@@ -197,7 +198,7 @@ class RelayServer:
                 started,
                 store=calls,
                 lease_ids=lambda: str(uuid.uuid4()),
-                reach=fault_points(),
+                reach=fault_points(os.environ),
             )
         except StoreError as error:
             calls.close()
