@@ -40,8 +40,6 @@ OutboxStep: TypeAlias = Literal[
 """What is committed, one transaction each, by the name of its method; ``prepare`` is at the start. Each has
 its fault points (`ringline.protocol.faults`)."""
 
-_reach: Final = fault_points(os.environ)
-
 KEEP_MS: Final = 30 * 86_400_000
 """How long a call that is over is kept."""
 
@@ -148,6 +146,7 @@ class Outbox:
     def __init__(self, home: Home, path: Path) -> None:
         """Open ``path`` inside ``home``, or create it with mode 0600."""
         self.path = path
+        self._reach = fault_points(os.environ)
         home.make(path.parent)
         try:
             # SQLite gives its own mode to the file and takes it over for the files beside it.
@@ -400,16 +399,16 @@ class Outbox:
         self._run.execute("BEGIN IMMEDIATE")
         try:
             yield
-            if _reach is not None:
-                _reach(f"{step}.before")
+            if self._reach is not None:
+                self._reach(f"{step}.before")
             self._run.execute("COMMIT")
         except BaseException:
             # A commit that failed leaves its transaction open, and every later one would fail with it.
             with contextlib.suppress(sqlite3.Error):
                 self._run.execute("ROLLBACK")
             raise
-        if _reach is not None:
-            _reach(f"{step}.after")
+        if self._reach is not None:
+            self._reach(f"{step}.after")
 
     @contextmanager
     def _told(self) -> Generator[None]:

@@ -50,8 +50,6 @@ JournalStep: TypeAlias = Literal[
 """What is committed, one transaction each, by the name of its method; ``recover`` is at the start. Each has
 its fault points (`ringline.protocol.faults`)."""
 
-_reach: Final = fault_points(os.environ)
-
 _TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
 """envelope §3.9: a row is kept this long beyond its ``exp``."""
 
@@ -90,6 +88,7 @@ class Journal:
         """
         self._file = JournalFile(path, machine=machine)
         self._bounds = bounds or JournalBounds()
+        self._reach = fault_points(os.environ)
         try:
             self._recover()
         except BaseException:
@@ -314,11 +313,11 @@ class Journal:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                if _reach is not None:
-                    _reach(f"{step}.before")
+                if self._reach is not None:
+                    self._reach(f"{step}.before")
                 connection.execute("COMMIT")
-                if _reach is not None:
-                    _reach(f"{step}.after")
+                if self._reach is not None:
+                    self._reach(f"{step}.after")
             except BaseException:
                 # After some errors SQLite has rolled back by itself.
                 if connection.in_transaction:

@@ -23,8 +23,6 @@ __all__ = ["JournalFile", "JournalFileStep", "machine_id"]
 JournalFileStep: TypeAlias = Literal["mint"]
 """What is committed when a file becomes that of an instance; it has its fault points."""
 
-_reach: Final = fault_points(os.environ)
-
 _APPLICATION_ID: Final = 0x524C4A31  # "RLJ1"
 _FILE_MODE: Final = 0o600
 _MACHINE_FILES: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -250,7 +248,7 @@ class JournalFile:
 
     def _settle(self, machine: str) -> str:
         """Return the instance id, a new one when this is not the file it was minted for."""
-        connection = self.connection
+        connection, reach = self.connection, fault_points(os.environ)
         try:
             here = self._place(machine)
             row = connection.execute("SELECT instance, device, inode, machine FROM place").fetchone()
@@ -260,11 +258,11 @@ class JournalFile:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM place")
             connection.execute("INSERT INTO place VALUES (?, ?, ?, ?)", (instance, *here))
-            if _reach is not None:
-                _reach("mint.before")
+            if reach is not None:
+                reach("mint.before")
             connection.execute("COMMIT")
-            if _reach is not None:
-                _reach("mint.after")
+            if reach is not None:
+                reach("mint.after")
         except sqlite3.Error as error:
             raise self._unusable(error) from None
         return instance
