@@ -11,7 +11,6 @@ Counters are summed up in memory during a turn and written once, in the same tra
 import itertools
 import operator
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Literal, final
@@ -41,12 +40,11 @@ from ringline.relay.call_turn import CallTurn, added
 from ringline.relay.clock import system_clock
 from ringline.relay.database import MEMORY, connect, prepare, unusable
 from ringline.relay.store import StoreError
-from ringline.relay.upkeep import ERASED_WITHIN_S, Upkeep
+from ringline.relay.upkeep import ERASED_WITHIN_S, Gate, Upkeep
 
 __all__ = ["SqliteCalls"]
 
 _BUSY_TIMEOUT_S: Final = 0.15
-_GATE_TIMEOUT_S: Final = 1.0
 
 _NONE: Final = Held()
 _EVER: Final = 2**63 - 1
@@ -79,7 +77,7 @@ class SqliteCalls:
         """
         self.path = path
         self._now = now
-        self._gate = threading.Lock()
+        self._gate = Gate()
         self._upkeep: Upkeep | None = None
         self._connection: sqlite3.Connection | None = None
         self._open = False
@@ -113,10 +111,10 @@ class SqliteCalls:
         except StoreError:
             self.rollback()
             raise
-        self._open = False
         self._committed = self._seq
         if self._upkeep is not None:
             self._upkeep.committed()
+        self._end_turn()
 
     def rollback(self) -> None:
         """See `CallStore.rollback`."""
@@ -127,7 +125,14 @@ class SqliteCalls:
             with suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            self._open = self._failed = self._connection.in_transaction
+            self._failed = self._connection.in_transaction
+            if not self._failed:
+                self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._open:
+            self._open = False
+            self._gate.leave()
 
     # --- one call
 
@@ -306,6 +311,22 @@ class SqliteCalls:
         if self._upkeep is not None:
             self._upkeep.round()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why deleted bytes may be in the files longer than they should; None while all is well."""
+        return None if self._upkeep is None else self._upkeep.trouble
+
+    def snapshot(self) -> dict[str, int]:
+        """Return present numbers of the files, and how often their upkeep failed."""
+        if self._upkeep is None:
+            return {}
+        return {
+            "now_store_bytes": self.size(),
+            "now_store_log_bytes": self._upkeep.log_bytes(),
+            "now_erasure_late": int(self._upkeep.trouble is not None),
+            "upkeep_failures": self._upkeep.failures,
+        }
+
     def size(self) -> int:
         """Return the bytes of the file and its log. 0 for a database in memory."""
         if self._upkeep is None:
@@ -318,6 +339,7 @@ class SqliteCalls:
         self.rollback()
         if self._upkeep is not None:
             self._upkeep.stop()
+        self._end_turn()
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -342,14 +364,13 @@ class SqliteCalls:
     def _begin(self) -> None:
         if self._open:
             return
-        # The upkeep empties the log for a moment: a flush of the disk, as one of ours.
-        if not self._gate.acquire(timeout=_GATE_TIMEOUT_S):
-            raise StoreError(f"{self.path}: the disk is too slow")
+        self._gate.enter()
         try:
             # IMMEDIATE: who reads first and then wants to write is refused at once when another one wrote.
             self._run("BEGIN IMMEDIATE")
-        finally:
-            self._gate.release()
+        except BaseException:
+            self._gate.leave()
+            raise
         self._open = True
 
     def _run(self, statement: str, values: Sequence[Value] = ()) -> list[Record]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.lifecycle import State
-from ringline.relay import sqlite_calls, upkeep
+from ringline.relay import upkeep
 from ringline.relay.call_store import MEETING_MS, CallRow, DuplicateCall, Held, StaleCall
 from ringline.relay.database import MEMORY, prepare
 from ringline.relay.migrations import APPLICATION_ID, MIGRATIONS
@@ -310,15 +310,6 @@ def test_a_locked_file_is_an_error_within_the_time_and_harms_only_writes(path: P
         calls.commit()
 
 
-def test_a_log_that_is_being_emptied_for_too_long_is_an_error_too(
-    calls: SqliteCalls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_calls, "_GATE_TIMEOUT_S", 0.01)
-    with calls._gate, pytest.raises(StoreError, match="slow"):
-        calls.insert(row(), b"one")
-    calls.insert(row(), b"one")
-
-
 def test_a_damaged_file_is_an_error_and_not_an_answer(path: Path) -> None:
     with opened(path) as calls:
         for number in range(200):
@@ -583,6 +574,201 @@ def test_upkeep_that_fails_half_way_lets_go_of_the_file(path: Path) -> None:
         other.execute("DROP TRIGGER stuck")
         calls.shrink()
         assert other.execute("SELECT caller FROM pairs").fetchall() == [("alice",)]
+
+
+def upkeep_of(store: SqliteCalls) -> upkeep.Upkeep:
+    """The upkeep of the store's file."""
+    assert store._upkeep is not None
+    return store._upkeep
+
+
+def denied(store: SqliteCalls, pragma: str) -> None:
+    """Let SQLite refuse a pragma to the upkeep from now on; none at all when it is empty."""
+
+    def authorize(action: int, name: str | None, *_: object) -> int:
+        refused = action == sqlite3.SQLITE_PRAGMA and name == pragma
+        return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+    upkeep_of(store)._connection.set_authorizer(authorize)
+
+
+def test_an_erasure_that_fails_is_warned_of_counted_and_taken_back_when_it_succeeds(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(path, erased_within=600) as calls:
+        first = calls.insert(row(), SECRET)
+        calls.commit()
+        calls.swap(first, replace(first, state=State.EXPIRED))
+        calls.commit()
+        denied(calls, "wal_checkpoint")
+        calls.shrink()
+        calls.shrink()
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "SQLITE_AUTH" in caplog.text
+        assert calls.trouble is not None
+        assert (calls.snapshot()["now_erasure_late"], calls.snapshot()["upkeep_failures"]) == (1, 2)
+        assert SECRET in bytes_on_disk(path)
+        denied(calls, "")
+        calls.shrink()
+        assert calls.trouble is None
+        assert calls.snapshot()["now_erasure_late"] == 0
+        assert "could be emptied again" in caplog.text
+        assert SECRET not in bytes_on_disk(path)
+        assert SECRET.decode() not in caplog.text
+
+
+def test_an_erasure_that_is_late_is_warned_of(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with opened(path, erased_within=600) as calls, closing(sqlite3.connect(path)) as reader:
+        calls.insert(row(), b"one")
+        calls.commit()
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM calls").fetchone()
+        calls.insert(row(2), b"two")
+        calls.commit()
+        calls.shrink()
+        assert calls.trouble is None
+        upkeep_of(calls)._unerased_since = -1_000.0
+        calls.shrink()
+        assert calls.trouble is not None
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_bytes_are_erased_even_if_space_cannot_be_given_back(path: Path) -> None:
+    with opened(path, erased_within=600) as calls:
+        rows = [calls.insert(row(number), bytes(40_000)) for number in range(60)]
+        rows.append(calls.insert(row(60), SECRET))
+        calls.commit()
+        denied(calls, "incremental_vacuum")
+        for stored in rows:
+            calls.forget(stored)
+        calls.commit()
+        calls.shrink()
+        assert SECRET not in bytes_on_disk(path)
+        assert calls.trouble is not None
+
+
+def test_bytes_are_erased_and_space_is_given_back_though_turns_follow_each_other(path: Path) -> None:
+    with opened(path, erased_within=0.02) as calls:
+        rows = [calls.insert(row(number), bytes(40_000)) for number in range(60)]
+        rows.append(calls.insert(row(60), SECRET))
+        calls.commit()
+        full = calls.size()
+        for stored in rows:
+            calls.forget(stored)
+        calls.commit()
+        number = 100
+        # The next turn begins as soon as the last one is over: nobody ever finds the file at rest.
+        while SECRET in bytes_on_disk(path) or path.stat().st_size > full / 2:
+            for _ in range(10):
+                calls.insert(row(number), b"")
+                number += 1
+                calls.commit()
+            assert number < 20_000
+
+
+# --- who waits for whom
+
+
+def test_a_turn_waits_for_what_upkeep_does_and_not_for_what_it_does_next() -> None:
+    gate = upkeep.Gate()
+    order: list[str] = []
+    held = threading.Event()
+
+    def tend() -> None:
+        with gate.aside(lambda: False):
+            held.set()
+            for _ in range(10_000):
+                if gate._wanted:
+                    break
+                threading.Event().wait(0.001)
+            order.append("upkeep")
+        with gate.aside(lambda: False):
+            order.append("upkeep again")
+
+    thread = threading.Thread(target=tend)
+    thread.start()
+    assert held.wait(10)
+    gate.enter()
+    order.append("turn")
+    gate.leave()
+    thread.join(10)
+    assert order == ["upkeep", "turn", "upkeep again"]
+
+
+def checkpoints(calls: SqliteCalls, during: int, behind: int) -> list[str]:
+    """Empty the log once; return what was said to SQLite, in order, with the commits of the relay in it.
+
+    So many commits happen while the log is copied for the first time, and so many when that is done.
+    """
+    said: list[str] = []
+    left = {"during": during, "behind": behind}
+    numbers = iter(range(1_000, 2_000))
+    gate = calls._gate
+    aside = gate.aside
+
+    def commit(when: str) -> None:
+        while left[when]:
+            left[when] -= 1
+            said.append("commit")
+            calls.insert(row(next(numbers)), b"x")
+            calls.commit()
+
+    def traced(statement: str) -> None:
+        if "wal_checkpoint" in statement:
+            said.append(statement.partition("(")[2].rstrip(")"))
+            commit("during")
+
+    @contextmanager
+    def entered(stopped: Callable[[], bool]) -> Generator[None]:
+        commit("behind")
+        with aside(stopped):
+            yield
+
+    run = upkeep_of(calls)._connection
+    run.set_trace_callback(traced)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upkeep.Gate, "aside", lambda _, stopped: entered(stopped))
+        calls.shrink()
+    run.set_trace_callback(None)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("during", "behind", "said"),
+    [
+        (0, 0, "PASSIVE TRUNCATE"),
+        (0, 1, "PASSIVE commit TRUNCATE"),
+        (0, 2, "PASSIVE commit commit PASSIVE TRUNCATE"),
+        (1, 0, "PASSIVE commit PASSIVE TRUNCATE"),
+        (3, 1, "PASSIVE commit commit commit PASSIVE commit TRUNCATE"),
+    ],
+)
+def test_a_turn_never_waits_for_more_than_one_turn_has_written(
+    path: Path, during: int, behind: int, said: str
+) -> None:
+    """What is copied and flushed while the gate is held is what one commit added, at most."""
+    with opened(path, erased_within=600) as calls:
+        calls.shrink()
+        calls.insert(row(), bytes(100_000))
+        calls.commit()
+        assert checkpoints(calls, during, behind) == said.split()
+        assert path.with_name("relay.db-wal").stat().st_size == 0
+
+
+def test_upkeep_flushes_nothing_of_its_own_while_a_turn_waits(calls: SqliteCalls) -> None:
+    run = upkeep_of(calls)._connection
+    assert run.execute("PRAGMA synchronous").fetchone() == (1,)
+    assert run.execute("PRAGMA busy_timeout").fetchone() == (0,)
+
+
+def test_a_store_is_closed_while_its_upkeep_waits_for_a_turn(path: Path) -> None:
+    with opened(path, erased_within=0.002) as calls:
+        calls.insert(row(), b"one")
+        calls.commit()
+        calls.insert(row(2), b"never committed")
+        upkeep_of(calls).stop()
+    with opened(path) as calls:
+        assert calls.load("call-2") is None
 
 
 # --- repair and upgrade
