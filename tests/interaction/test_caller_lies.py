@@ -16,7 +16,9 @@ from ringline.protocol.errors import (
     CallTimeout,
     CannotOpen,
     ConfigError,
+    HttpProblem,
     RelayError,
+    RinglineError,
     TransportError,
     TrustError,
 )
@@ -242,8 +244,11 @@ async def test_a_fault_while_an_outcome_is_opened_ends_the_call_and_shows_nothin
 
     monkeypatch.setattr("ringline.caller.post.open_answer", fail)
     async with caller(liar[0], tmp_path) as me:
-        with pytest.raises(CannotOpen):
+        with pytest.raises(RinglineError, match="could not be checked") as caught:
             await me.call("bob", "x", timeout=20)
+        # It is no word against who sealed it.
+        assert (type(caught.value), caught.value.code) == (RinglineError, "internal_error")
+        assert "may have run" in (caught.value.still_true or "")
     assert "RuntimeError" in caplog.text
     assert "what was sealed" not in caplog.text
 
@@ -346,6 +351,79 @@ async def test_a_signers_card_that_cannot_be_told_at_once_is_asked_for_again(
         reply = await me.call("bob", "x", timeout=10)
         assert (reply.text, reply.receipt.check().serial) == ("renewed", 2)
     assert len(refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "exit_code"),
+    [(503, TransportError, 30), (401, HttpProblem, 20)],
+    ids=["away", "refused"],
+)
+async def test_an_answer_that_cannot_be_checked_is_not_called_forged(
+    liar: tuple[Middleman, ScriptedListener],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    kind: type[RinglineError],
+    exit_code: int,
+) -> None:
+    monkeypatch.setattr("ringline.caller.post._SIGNER_PAUSE_S", 0.01)
+    middle, bob = liar
+    after = bob.owner.renewed()
+
+    async def renew(call: ScriptedCall) -> None:
+        assert (await after.publish()).status in (200, 201)
+        await call.accept()
+        await call.start()
+        await call.finish(Outcome(reason="completed", reply=Reply(text="renewed")), owner=after)
+
+    def refuse(method: str, target: str, answer: Answer) -> Answer:
+        if "?card=" not in target:
+            return answer
+        problem = b'{"type":"about:blank","title":"no","status":401,"code":"unauthorized"}'
+        return Answer(
+            status, (("content-type", "application/problem+json"),), problem if status == 401 else b""
+        )
+
+    bob.script, middle.on_answer = renew, refuse
+    async with caller(middle, tmp_path) as me:
+        call = me.start("bob", "x", timeout=10)
+        with pytest.raises(kind, match="an answer of bob is here, and it could not be checked") as caught:
+            await call.result()
+        error = caught.value
+        assert (error.exit_code, error.call_id, error.message_id) == (
+            exit_code,
+            call.call_id,
+            call.message_id,
+        )
+        assert "not lost" in (error.still_true or "")
+        assert call.message_id in (error.next_step or "")
+        # What the error says is so: the same call again gets the same outcome, and runs nothing.
+        middle.on_answer = lambda method, target, answer: answer
+        again = await me.call("bob", "x", timeout=10, message_id=call.message_id)
+        assert (again.text, len(bob.calls)) == ("renewed", 1)
+
+
+async def test_an_answer_under_a_revoked_key_is_told_as_that(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, bob = liar
+    after = bob.owner.renewed()
+
+    async def renew(call: ScriptedCall) -> None:
+        assert (await after.publish()).status in (200, 201)
+        await call.accept()
+        await call.start()
+        await call.finish(Outcome(reason="completed", reply=Reply(text="renewed")), owner=after)
+
+    def revoke(method: str, target: str, answer: Answer) -> Answer:
+        return answer_json(answer, revoked=[b64encode(after.card.card.id)]) if "?card=" in target else answer
+
+    bob.script, middle.on_answer = renew, revoke
+    async with caller(middle, tmp_path) as me:
+        with pytest.raises(TrustError, match="a key that bob has revoked since") as caught:
+            await me.call("bob", "x", timeout=10)
+        assert (caught.value.code, caught.value.exit_code) == ("revoked", 24)
+        assert "Nothing was sealed" not in str(caught.value)
 
 
 async def test_invented_statuses_and_foreign_ids_are_counted_and_ignored(

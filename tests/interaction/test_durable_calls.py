@@ -11,10 +11,12 @@ import pytest
 from ringline.caller import AsyncCaller, CallCanceled, Caller, CallExpired, Cancelled, StillRunning
 from ringline.client import RelayAddress, RelayClock, RelayHttp
 from ringline.listener import Call, Listener
-from ringline.protocol.errors import ConfigError, PeerFailure, RelayError
+from ringline.protocol.errors import ConfigError, PeerFailure, RelayError, TransportError
 from ringline.protocol.shapes import Policy
 from ringline.relay.server import RelayServer
+from ringline_testing.middleman import middleman
 from ringline_testing.relay import running_relay
+from ringline_testing.signed import Answer
 
 BOUND_S = 30.0
 
@@ -101,6 +103,34 @@ async def test_a_signed_failure_is_the_peers_word(world: World) -> None:
             with pytest.raises(PeerFailure) as failure:
                 await within(alice.result(receipt, wait=20))
             assert failure.value.code == "agent_error"
+
+
+async def test_an_answer_that_cannot_be_checked_stays_with_the_relay_and_its_receipt_good(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringline.caller.post._SIGNER_PAUSE_S", 0.01)
+    async with middleman(world.relay.port) as middle, world.listener().serving():
+        caller = AsyncCaller("alice", relay=middle.url, home=world.folder / "alice", note=world.notes.append)
+        async with caller as me:
+            receipt = await within(me.submit("bob", "x"))
+            # Without a pin the signer's card has to be asked for; that route is away.
+            (await me._ready()).peers._contacts.path.unlink()
+
+            def refuse(method: str, target: str, answer: Answer) -> Answer:
+                return Answer(503, (), b"") if "?card=" in target else answer
+
+            middle.on_answer = refuse
+            with pytest.raises(TransportError, match="could not be checked") as caught:
+                await within(me.result(receipt, wait=20))
+            assert receipt in (caught.value.next_step or "")
+            assert "not lost" in (caught.value.still_true or "")
+            assert not [target for _, target in middle.requests if target.endswith("/ack")]
+            kept = await me.kept(receipt)
+            assert (kept.signed, kept.acknowledged, kept.call_id) == (False, False, caught.value.call_id)
+            middle.on_answer = lambda method, target, answer: answer
+            assert (await within(me.result(receipt, wait=20))).text == "x"
+            assert (await me.kept(receipt)).acknowledged
+    assert world.runs == ["x"]
 
 
 async def test_who_takes_no_durable_calls_is_offline(world: World) -> None:

@@ -11,12 +11,13 @@ import time
 from typing import Final
 
 from ringline.caller.claim import claim_of
+from ringline.caller.ends import not_taken
 from ringline.caller.outbox import Stored
 from ringline.caller.post import Post
 from ringline.caller.record_ends import CallEnded, StillRunning, ended_error
 from ringline.caller.sealing import Answer, read_answer
 from ringline.caller.submission import Submission
-from ringline.protocol.errors import CannotOpen, ConfigError, HttpProblem, ProtocolError, TransportError
+from ringline.protocol.errors import ConfigError, HttpProblem, ProtocolError, RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome
 from ringline.protocol.shapes import CallRecord
 
@@ -120,17 +121,19 @@ async def _take(post: Post, stored: Stored, record: CallRecord | None) -> Stored
         )
         try:
             kept = await post.keep(stored, frame)
-        except CannotOpen as error:
+        except RinglineError as error:
             # Another process of this identity may have opened it meanwhile.
             stored = await _again(post, stored)
             if stored.receipt is not None:
                 return stored
-            error.call_id, error.message_id = stored.call_id, stored.message_id
-            error.next_step = (
-                f"what the relay delivered as {stored.callee}'s answer is not what {stored.callee} sealed "
-                "for this call; the call may have run. Ask the relay's operator."
-            )
-            raise
+            raise not_taken(
+                error,
+                stored.callee,
+                stored.message_id,
+                stored.call_id,
+                kept="until it is acknowledged, which it was not",
+                again=f"ask for the result again: the receipt {receipt} stays good",
+            ) from error
         found = await _again(post, stored)
         if found.receipt is None:
             # It could not be kept; it is good all the same, and not acknowledged.

@@ -159,7 +159,12 @@ class OutOfTime:
 @final
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    """The relay delivered an outcome that does not open, and no other."""
+    """The relay delivered an outcome that was not taken, and no other.
+
+    ``error`` is why it could not be checked, or that its signer has revoked the key; None: it is forged.
+    """
+
+    error: RinglineError | None = None
 
 
 @final

@@ -1,12 +1,25 @@
 """The error for each way a call ends without an outcome: who says so, what is still true, what to do."""
 
+import re
 from typing import Final
 
 from ringline.caller.effects import Ended, LostRelay, OutOfTime, Refused, Unopened, Withdrawn
-from ringline.protocol.errors import CallTimeout, CannotOpen, RelayError, RinglineError, TransportError
+from ringline.protocol.errors import (
+    BadSignature,
+    CallTimeout,
+    CannotOpen,
+    ConfigError,
+    HttpProblem,
+    ProtocolError,
+    RelayError,
+    RinglineError,
+    TransportError,
+    TrustError,
+    WeakKey,
+)
 from ringline.protocol.frames import RelayCode
 
-__all__ = ["error_of", "out_of_time"]
+__all__ = ["error_of", "forged", "not_taken", "out_of_time"]
 
 _RELAY_SAYS: Final[dict[RelayCode, str]] = {
     "unknown_handle": "there is no {peer} here that you may call (the relay says so). Nothing was delivered.",
@@ -24,6 +37,8 @@ _ENDED: Final[dict[RelayCode, str]] = {
     "protocol_error": "{peer} does not know you, or could not open the call (the relay says so).",
 }
 _SAME_ID: Final = "do not send it anew without the same message_id, {id}: it could run twice"
+_REFUSED_ALREADY: Final = re.compile(r"[.\s]*Nothing was [^.]*\.?\s*\Z")
+_TOLD_AS: Final = (TransportError, HttpProblem, ConfigError)
 
 
 def error_of(
@@ -51,20 +66,70 @@ def error_of(
             )
         case OutOfTime(known_id, sent):
             return out_of_time(message_id, known_id, timeout_s, sent=sent)
-        case Unopened():
-            unopened = CannotOpen("outcome")
-            unopened.call_id, unopened.message_id = call_id, message_id
-            unopened.next_step = (
-                f"what the relay delivered as {peer}'s answer is not what {peer} sealed for this call; "
-                "the call may have run. Ask the relay's operator."
+        case Unopened(error):
+            step = f"ask once more under the same message_id, {message_id}: it does not run again"
+            return not_taken(
+                error or CannotOpen("outcome"), peer, message_id, call_id, kept="for ten minutes", again=step
             )
-            return unopened
         case Withdrawn():
             return RelayError(
                 "the call was cancelled before the relay had it. Nothing was delivered.",
                 code="canceled",
                 message_id=message_id,
             )
+
+
+def forged(error: RinglineError) -> bool:
+    """Whether an error of opening an outcome says that it is not what the callee sealed for the call.
+
+    Else nothing can be said against it: it could not be checked, or was signed by a key revoked since.
+    """
+    match error:
+        case HttpProblem(code="not_found"):
+            return True  # delivered by a relay that does not know the card which signed it
+        case TrustError(code=code):
+            return code != "revoked"
+        case _:
+            return isinstance(error, CannotOpen | ProtocolError | BadSignature | WeakKey)
+
+
+def not_taken(
+    error: RinglineError, peer: str, message_id: str, call_id: str | None, *, kept: str, again: str
+) -> RinglineError:
+    """Return what to tell of an outcome that was delivered and not taken, because of ``error``.
+
+    ``kept`` tells how long the relay keeps it, ``again`` how to have it opened once more.
+    """
+    may_have_run = "The call may have run."
+    if forged(error):
+        unopened = CannotOpen("outcome")
+        unopened.call_id, unopened.message_id = call_id, message_id
+        unopened.next_step = (
+            f"what the relay delivered as {peer}'s answer is not what {peer} sealed for this call; "
+            "the call may have run. Ask the relay's operator."
+        )
+        return unopened
+    if isinstance(error, TrustError):
+        return TrustError(
+            f"the answer that the relay delivered is signed by a key that {peer} has revoked since; "
+            "it was not taken.",
+            code=error.code,
+            call_id=call_id,
+            message_id=message_id,
+            still_true=may_have_run,
+            next_step=f"ask {peer} by another way what came of it",
+        )
+    kind = next((kind for kind in _TOLD_AS if isinstance(error, kind)), RinglineError)
+    why = _REFUSED_ALREADY.sub("", str(error))
+    return kind(
+        f"an answer of {peer} is here, and it could not be checked: {why}",
+        code=error.code if kind.family is error.family else None,
+        call_id=call_id,
+        message_id=message_id,
+        retry_after_ms=error.retry_after_ms,
+        still_true=f"{may_have_run} The answer is not lost: the relay keeps it {kept}.",
+        next_step=again,
+    )
 
 
 def out_of_time(message_id: str, call_id: str | None, timeout_s: float, *, sent: bool) -> CallTimeout:
@@ -116,4 +181,6 @@ def _lost(
             next_step=_SAME_ID.format(id=message_id),
         )
     error.call_id, error.message_id = call_id, message_id
+    if sent:
+        error.still_true = "The relay may have the call." if durable else "The call may have run."
     return error

@@ -187,7 +187,7 @@ class Errand:
         try:
             receipt = await post.keep(stored, frame)
         except CannotOpen:
-            return False
+            return False  # all else that is raised says why it could not be checked
         if not self._end.done():
             self._end.set_result(receipt)
         return True
@@ -341,7 +341,7 @@ class Errand:
             self._tell("failed", "peer", error.code)
         else:
             end = self._end.result() if self._end.done() and not self._end.cancelled() else None
-            said = isinstance(end, Refused | Unopened)
+            said = isinstance(end, Refused) or end == Unopened()
             self._tell("ended", "relay" if said else "here", getattr(error, "code", "internal_error"))
 
     def _tell(self, name: EventName, source: Source, note: str = "") -> None:

@@ -1,7 +1,6 @@
 """The connection to one callee and the calls on it: performs what the session wants done."""
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -63,7 +62,7 @@ class CallUser(Protocol):
         """The connection was lost; it is dialled again."""
 
     async def open(self, frame: CallOutcome) -> bool:
-        """Open and keep an outcome; False when it does not open."""
+        """Open and keep an outcome; False when it is forged. Raises why it could not be checked."""
         ...
 
     async def reseal(self) -> bytes:
@@ -237,22 +236,28 @@ class Line:
             known = await self._http.record(call_id) is not None
         except RinglineError:
             known = None
+        except Exception as error:
+            _fault("a call was not looked up", error)
+            known = None
         self._perform(self._session.looked_up(message_id, known, self.now()))
 
     async def _open(self, message_id: str, outcome: CallOutcome) -> None:
         user = self._users.get(message_id)
         opened = False
+        unchecked: RinglineError | None = None
         try:
-            with contextlib.suppress(RinglineError, TimeoutError):
-                async with asyncio.timeout(_OPEN_S):
-                    opened = user is not None and await user.open(outcome)
+            async with asyncio.timeout(_OPEN_S):
+                opened = user is not None and await user.open(outcome)
+        except TimeoutError:
+            unchecked = TransportError(f"the relay did not show the signer's key within {_OPEN_S:g} s")
+        except RinglineError as error:
+            unchecked = error
         except Exception as error:
-            # A fault of ours must not leave a call without an end.
-            _log.error("an outcome was not opened: %s", whereabouts(error))
+            unchecked = _fault("an outcome was not opened", error)
         if opened:
             self._perform(self._session.opened_outcome(message_id))
         else:
-            self._perform(self._session.unopened_outcome(message_id, self.now()))
+            self._perform(self._session.unopened_outcome(message_id, self.now(), unchecked))
 
     async def _reseal(self, message_id: str) -> None:
         user = self._users.get(message_id)
@@ -262,5 +267,14 @@ class Line:
             payload = await user.reseal()
         except RinglineError as error:
             self._perform(self._session.not_resealed(message_id, error))
+        except Exception as error:
+            fault = _fault("a call was not sealed anew", error)
+            self._perform(self._session.not_resealed(message_id, fault))
         else:
             self._perform(self._session.resealed(message_id, payload))
+
+
+def _fault(what: str, error: Exception) -> RinglineError:
+    """Log a fault of ours without its text, and return it as the error that ends a call."""
+    _log.error("%s: %s", what, whereabouts(error))
+    return RinglineError(f"a fault in Ringline itself: {type(error).__name__}")

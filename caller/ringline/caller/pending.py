@@ -51,6 +51,7 @@ class Pending:
     opening: int = 0
     held: Ended | None = None  # an end that waits for an outcome being opened
     spoiled_at: int | None = None  # when to give up after an outcome that did not open
+    unchecked: RinglineError | None = None  # why one could not be checked: it may be the true one
     cancel: Literal["no", "wanted", "asked"] = "no"
     cancel_by: int | None = None
     given_up_at: int | None = None  # nobody waits any more; kept to send a cancel that is due

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, final
 
+from ringline.caller.ends import forged
 from ringline.caller.line import IDLE_S, Line
 from ringline.caller.outbox import Outbox, Stored
 from ringline.caller.receipt import Receipt
@@ -16,7 +17,7 @@ from ringline.caller.sealing import open_answer
 from ringline.client import Account, Contacts, Home, Passphrase, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64decode
-from ringline.protocol.errors import ConfigError, HttpProblem, TransportError
+from ringline.protocol.errors import CannotOpen, ConfigError, HttpProblem, RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome
 from ringline.protocol.identity import SignedCard
 
@@ -148,10 +149,16 @@ class Post:
     async def keep(self, stored: Stored, frame: CallOutcome) -> Receipt:
         """Open the outcome of a kept call, keep it, and return what is kept.
 
-        Raises `CannotOpen`, or `TransportError`, `HttpProblem` or `TrustError` when it cannot be told who
-        signed it.
+        Raises `CannotOpen` for one that the callee has not sealed for this call; `TrustError` ``revoked``
+        when its signer has revoked the key; `TransportError`, `HttpProblem` or `ConfigError` when it could
+        not be checked, which says nothing against it.
         """
-        card = await self._signer(stored.callee, b64decode(frame.envelope.sid), stored.to_ipk)
+        try:
+            card = await self._signer(stored.callee, b64decode(frame.envelope.sid), stored.to_ipk)
+        except RinglineError as error:
+            if forged(error):
+                raise CannotOpen("signer") from error
+            raise
         receipt = open_answer(
             stored,
             frame,

@@ -25,8 +25,6 @@ class CallEnded(RinglineError):
     family = Family.END
     default_code = "failed"
     receipt: str | None = None
-    still_true: str | None = None
-    """What may be relied on, in a sentence."""
 
 
 @final

@@ -201,8 +201,13 @@ class CallerSession:
             return []
         return self._end(call, None)
 
-    def unopened_outcome(self, message_id: str, now: Instant) -> list[Effect]:
-        """The answer to `Open`: it does not open. A true one may still come, for a moment."""
+    def unopened_outcome(
+        self, message_id: str, now: Instant, error: RinglineError | None = None
+    ) -> list[Effect]:
+        """The answer to `Open`: it was not taken. A true one may still come, for a moment.
+
+        ``error`` is as in `Unopened`: None says that it is forged.
+        """
         call = self._calls.get(message_id)
         if call is None:
             self.strays.late += 1
@@ -210,8 +215,10 @@ class CallerSession:
         call.opening -= 1
         if call.spoiled_at is None:
             call.spoiled_at = now.mono + _SPOILED_MS
+        call.unchecked = error or call.unchecked
         if call.opening == 0 and call.held is not None:
-            return self._end(call, call.held)
+            # The relay's word on the end does not replace an outcome that may be the true one.
+            return self._end(call, call.held if call.unchecked is None else Unopened(call.unchecked))
         return []
 
     def cancel(self, message_id: str, now: Instant) -> list[Effect]:
@@ -254,10 +261,13 @@ class CallerSession:
             if call.given_up_at is not None:
                 if now.mono >= call.given_up_at:
                     self._remove(call)
+            elif call.unchecked is not None and now.mono >= call.out.deadline and not call.opening:
+                # It was answered in time, as far as can be told.
+                effects += self._end(call, Unopened(call.unchecked))
             elif now.mono >= call.out.deadline and not call.opening:
                 effects += self._give_up(call, now)
             elif call.spoiled_at is not None and now.mono >= call.spoiled_at and not call.opening:
-                effects += self._end(call, Unopened())
+                effects += self._end(call, Unopened(call.unchecked))
             elif (
                 call.lost_at is not None
                 and not self._connected
@@ -410,8 +420,9 @@ class CallerSession:
 
     def _outcome(self, frame: CallOutcome, now: Instant) -> list[Effect]:
         call = self._by_id.get(frame.call_id)
-        if call is None:
-            return self._stray(frame.call_id, known=False)
+        if call is None or call.out.durable_exp is not None:
+            # That of a durable call is fetched over HTTP, by whoever wants it.
+            return self._stray(frame.call_id, known=call is not None)
         call.answered = True
         # An honest relay sends one. To open is work, and holds up the end of the call: forged ones must
         # neither pile up nor keep a caller beyond his time.

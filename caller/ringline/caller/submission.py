@@ -89,9 +89,8 @@ class Submission:
         """For the line; it is dialled again until the time is over."""
 
     async def open(self, frame: CallOutcome) -> bool:
-        """For the line; the outcome is fetched over HTTP, by whoever wants it."""
-        del frame
-        return False
+        """For the line, which hands out the outcomes of sync calls alone."""
+        raise ConfigError("the outcome of a durable call is fetched over HTTP")
 
     async def reseal(self) -> bytes:
         """For the line, which asks for it of sync calls alone."""

@@ -278,7 +278,8 @@ async def _asked(waiting: "Coroutine[Any, Any, _T]") -> _T:
     try:
         return await waiting
     except HttpProblem as error:
-        if error.code == "not_found":
+        # With a call id it is about something else: the callee was reached.
+        if error.code == "not_found" and error.call_id is None:
             raise RelayError(code="unknown_handle", message_id=error.message_id) from error
         raise
 

@@ -75,6 +75,7 @@ async def collected(
     try:
         return await until_detached(caller.result(receipt, wait=wait_s), interrupts, lost)
     except RinglineError as error:
-        if error.code in ("still_running", "detached", "relay_unreachable", "unavailable"):
+        asks_again = receipt in (error.next_step or "")
+        if asks_again or error.code in ("still_running", "detached", "relay_unreachable", "unavailable"):
             error.next_step = steps_for(receipt, options)
         raise

@@ -59,6 +59,7 @@ _SAYS: Final = {
 _NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
 _NOTHING_KNOWN: Final = "Nothing more is known."
 _NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
+_NOT_ANEW: Final = "Do not send it anew without that --id: it could run twice."
 _WAS_SENT: Final = "The call was sent, and its work may have run."
 
 # The libraries say it too, where they know more than this table.
@@ -85,7 +86,7 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_R, "timeout"): _Words(
         "No answer within the relay's bound.",
         "The work may have run or may still run on {peer}'s side.",
-        ("{again}", "Do not send it anew without that --id: it could run twice."),
+        ("{again}", _NOT_ANEW),
     ),
     (_R, "canceled"): _Words(
         "Canceled: {peer}'s listener confirmed it.",
@@ -173,7 +174,7 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_L, "timeout"): _Words(
         "No answer in time.",
         "The work may have run or may still run on {peer}'s side.",
-        ("{again}", "Do not send it anew without that --id: it could run twice."),
+        ("{again}", _NOT_ANEW),
     ),
     (_L, "detached"): _Words(
         "Stopped waiting, without a confirmation.",
@@ -225,7 +226,7 @@ def explain(
         # Whatever fails here after the relay had the call, it is not true any more that nothing was sent.
         words = words._replace(still=_WAS_SENT)
     said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
-    still = getattr(error, "still_true", None) or still
+    still = error.still_true or still
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or "", "page": page}
     detail: str | None = None
     offered: tuple[str, ...] = ()
@@ -240,11 +241,15 @@ def explain(
     ours_first = (info.family, info.code) in _OURS_FIRST and again is not None
     if info.code == "timeout" and still.startswith("Nothing"):
         ours_first = False
+    # The library says to repeat it under its id, and here the command for that is known.
+    same_id = _repeats(error)
     speaker = _P if isinstance(error, PeerFailure) else info.family
     if (info.family, info.code, error.call_id) == (_R, "canceled", None):
         # Withdrawn here, before the relay had heard of it.
         speaker = _L
     steps = [error.next_step] if error.next_step and not ours_first else []
+    if same_id and again is not None:
+        steps = [again, _NOT_ANEW]
     steps += [
         template.format_map(facts)
         for template in (() if steps else words.next)
@@ -256,7 +261,7 @@ def explain(
         code=info.code,
         family=info.family,
         exit_code=info.exit_code,
-        retry=info.retry,
+        retry=Retry.SAME_ID if same_id and info.retry is Retry.SAFE else info.retry,
         signed=isinstance(error, PeerFailure),
         what=what,
         says=_SAYS[speaker].format_map(facts),
@@ -364,6 +369,12 @@ _RETRY: Final = {
     Retry.CHOICE: "retry if you like",
     Retry.NONE: "nothing to retry",
 }
+
+
+def _repeats(error: RinglineError) -> bool:
+    """Whether the next step is to make the call again under its own message id."""
+    step = error.next_step or ""
+    return error.message_id is not None and "message_id" in step and error.message_id in step
 
 
 def _parted(message: str) -> tuple[str, str]:

@@ -27,8 +27,6 @@ class Detached(RinglineError):
     """This program stopped waiting on demand; what became of the call is not known here."""
 
     default_code = "detached"
-    still_true = ""
-    """What is known of the call all the same."""
 
 
 @final

@@ -119,6 +119,8 @@ class _Attempt:
             result = self._run()
         except TransportError as error:
             result = error
+        except http.client.IncompleteRead:
+            result = self._broken()
         except OSError as error:
             result = self._broken() if self._connected else unreachable(self._address, error)
         except (http.client.HTTPException, ValueError):
@@ -155,6 +157,9 @@ class _Attempt:
                     raise TransportError(
                         f"the answer of {self._address.base_url} is larger than any answer of a relay"
                     )
+                if response.length:
+                    # Less came than was announced, which the library leaves to its user to see.
+                    raise OSError("cut off")
                 return Answer(response.status, response.headers, body)
         finally:
             with self._lock:

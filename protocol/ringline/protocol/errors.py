@@ -45,7 +45,9 @@ __all__ = [
     "Family",
     "FrameError",
     "HttpProblem",
+    "InviteError",
     "KeyFileError",
+    "LogError",
     "MessageTooLarge",
     "PeerFailure",
     "ProtocolError",
@@ -150,6 +152,8 @@ _ROWS: Final = (
     ErrorCode("key_changed", _L, Retry.PERSON, 22, None, None, "envelope §7", "the peer's key is not the pinned one; nothing was sealed"),
     ErrorCode("bad_signature", _L, Retry.NEVER, 23, None, None, "envelope §3.8", "a sealed or signed text does not hold"),
     ErrorCode("revoked", _L, Retry.NEVER, 24, None, 4001, "envelope §3.6", "the key was revoked by its owner"),
+    ErrorCode("log_forked", _L, Retry.PERSON, 26, None, None, "envelope §7", "the relay's key log contradicts what it showed before, or shows to somebody else"),
+    ErrorCode("log_unproven", _L, Retry.PERSON, 27, None, None, "envelope §7", "the relay shows a key that its key log does not bear out; nothing was sealed"),
     ErrorCode("timeout", _L, Retry.SAME_ID, 14, None, None, "protocol §11", "stopped waiting; the work may have run or still run"),
     ErrorCode("relay_unreachable", _L, Retry.SAFE, 30, None, None, "protocol §2", "the relay did not answer"),
     ErrorCode("version_unsupported", _L, Retry.UPGRADE, 31, None, None, "protocol §2.1", "no common protocol version"),
@@ -185,7 +189,8 @@ class RinglineError(Exception):
     """Root of all errors that Ringline raises on purpose.
 
     ``str(error)`` says what happened. The rest is data, each None when not known: ``call_id``,
-    ``message_id``, ``retry_after_ms``, and ``next_step``, one sentence of what to do now.
+    ``message_id``, ``retry_after_ms``; ``still_true``, sentences on what may be relied on all the same;
+    and ``next_step``, one sentence of what to do now.
     """
 
     family: ClassVar[Family] = Family.LOCAL
@@ -199,12 +204,14 @@ class RinglineError(Exception):
         call_id: str | None = None,
         message_id: str | None = None,
         retry_after_ms: int | None = None,
+        still_true: str | None = None,
         next_step: str | None = None,
     ) -> None:
         self.info: ErrorCode = lookup(self.family, code or self.default_code)
         self.call_id = call_id
         self.message_id = message_id
         self.retry_after_ms = retry_after_ms
+        self.still_true = still_true
         self.next_step = next_step
         super().__init__(message or self.info.summary)
 
@@ -268,6 +275,16 @@ class ContactError(ProtocolError):
     """A contact string that cannot be read (envelope §7)."""
 
     default_code = "config"
+
+
+class InviteError(ProtocolError):
+    """An invite that cannot be read. Its text is never in the message: it holds a secret."""
+
+    default_code = "config"
+
+
+class LogError(ProtocolError):
+    """An entry, tile, checkpoint or proof of the key log that is malformed or does not hold (envelope §7)."""
 
 
 class CannotOpen(RinglineError):

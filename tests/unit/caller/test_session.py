@@ -219,6 +219,35 @@ def test_an_outcome_that_does_not_open_is_the_end_after_that_moment(ringing: Cal
     assert ringing.tick(at(1_003)) == [End(M1, Unopened())]
 
 
+def test_an_outcome_that_cannot_be_checked_is_told_as_that_and_never_as_forged(
+    ringing: CallerSession,
+) -> None:
+    why = TransportError("away")
+    ringing.receive(outcome(), at(2))
+    ringing.receive(outcome(), at(2))
+    ringing.unopened_outcome(M1, at(3), why)
+    ringing.unopened_outcome(M1, at(3))
+    assert ringing.tick(at(1_003)) == [End(M1, Unopened(why))]
+
+
+def test_the_relays_timeout_does_not_replace_an_outcome_that_cannot_be_checked(
+    ringing: CallerSession,
+) -> None:
+    why = TransportError("away")
+    ringing.receive(outcome(), at(2))
+    ringing.receive(error("timeout", call_id="call"), at(2))
+    assert ringing.unopened_outcome(M1, at(3), why) == [End(M1, Unopened(why))]
+
+
+def test_a_caller_whose_time_is_over_is_told_of_the_outcome_that_cannot_be_checked(
+    ringing: CallerSession,
+) -> None:
+    why = TransportError("away")
+    ringing.receive(outcome(), at(99_999))
+    ringing.unopened_outcome(M1, at(100_001), why)
+    assert ringing.tick(at(100_001)) == [End(M1, Unopened(why))]
+
+
 def test_forged_outcomes_neither_pile_up_nor_hold_a_caller_beyond_his_time(ringing: CallerSession) -> None:
     opened = [ringing.receive(outcome(), at(2)) for _ in range(100)]
     assert [effects for effects in opened if effects] == [[Open(M1, outcome())]] * 4

@@ -144,6 +144,22 @@ def test_an_error_after_the_relay_had_the_call_never_says_that_nothing_was_sent(
     assert text.endswith("]\n  call c1  message 00000000000000000000000000000001")
 
 
+def test_a_call_to_be_repeated_under_its_id_is_repeated_by_its_command() -> None:
+    mid = "0" * 31 + "1"
+    error = TransportError(
+        "it could not be checked",
+        call_id="c1",
+        message_id=mid,
+        still_true="The answer is not lost.",
+        next_step=f"ask once more under the same message_id, {mid}",
+    )
+    explanation = explain(error, peer="bob", again=AGAIN)
+    assert explanation.next[0] == AGAIN
+    assert (explanation.still, explanation.retry) == ("The answer is not lost.", Retry.SAME_ID)
+    # Without a command to name, the library's own words stand.
+    assert mid in explain(error, peer="bob").next[0]
+
+
 def test_lines_of_an_error_stay_lines() -> None:
     rows = lines(
         explain(TrustError("another key.\n  known    aaaa\n  offered  bbbb", code="key_changed"), peer="bob")

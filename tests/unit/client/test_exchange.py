@@ -76,6 +76,20 @@ async def test_what_is_no_http_is_told(response: bytes) -> None:
             await get(server.url)
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\n{}",
+    ],
+    ids=["length", "chunk"],
+)
+async def test_an_answer_that_was_cut_off_is_no_answer(response: bytes) -> None:
+    async with canned_server(lambda asked: response) as server:
+        with pytest.raises(TransportError, match="broke before the answer was there"):
+            await get(server.url)
+
+
 async def test_silence_ends_in_time_and_the_connection_is_closed() -> None:
     async with canned_server(lambda asked: None) as server:
         with pytest.raises(TransportError, match="did not answer within 0 s"):
