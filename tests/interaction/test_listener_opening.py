@@ -13,7 +13,7 @@ from msgspec import UNSET, structs
 from ringline.client import Account, Contacts, Home, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.listener import opening
 from ringline.listener.catalogue import Access
-from ringline.listener.effects import Opened
+from ringline.listener.effects import Opened, Unchecked
 from ringline.listener.opening import Opener
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.envelope import RequestContext, seal_request
@@ -93,7 +93,9 @@ class Stage:
     async def open(self, frame: IncomingCall) -> Opened | None:
         """Have it opened."""
         self.notes.clear()
-        return await self.opener.open(frame)
+        opened = await self.opener.open(frame)
+        assert not isinstance(opened, Unchecked)
+        return opened
 
     async def refusal(self, frame: IncomingCall) -> str:
         """Have it refused, and return what the owner is told."""
@@ -207,8 +209,9 @@ class TestStep2:
         opener = Opener(account, peers, stage.bob.clock, Access(None), stage.notes.append)
         frame = await stage.frame()
         stage.notes.clear()
-        assert await opener.open(frame) is None
+        assert await opener.open(frame) == Unchecked()
         assert len(stage.notes) == 1
+        assert "could not be checked" in stage.notes[0]
 
 
 class TestStep3:

@@ -37,6 +37,7 @@ __all__ = [
     "Send",
     "Stop",
     "Tell",
+    "Unchecked",
 ]
 
 
@@ -90,6 +91,12 @@ class Opened:
     suite: int
     reply_public: bytes
     json: bytes = field(repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """A call that could not be checked at this moment: nothing is said for it and nothing against it."""
 
 
 @final

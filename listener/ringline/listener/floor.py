@@ -56,7 +56,8 @@ class Floor:
         for work in self.desk:
             if not self.desk.has_place:
                 break
-            if work.stage is Stage.WAITING and work.unsettled is None:
+            # What is over by this computer's clock begins no more, whatever the timer has come to.
+            if work.stage is Stage.WAITING and work.unsettled is None and now.mono < work.latest:
                 effects += self._start(work, now)
         return effects
 

@@ -12,11 +12,12 @@ from msgspec import UNSET
 
 from ringline.client import Account, OwnKey, Peers, RelayClock, Sender
 from ringline.listener.catalogue import Access
-from ringline.listener.effects import Opened
+from ringline.listener.effects import Opened, Unchecked
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.envelope import Party, Recipient, RequestContext, open_request
 from ringline.protocol.errors import (
     CannotOpen,
+    ConfigError,
     EncodingError,
     HttpProblem,
     RinglineError,
@@ -61,8 +62,8 @@ class Opener:
         self._access = access
         self._note = note
 
-    async def open(self, frame: IncomingCall) -> Opened | None:
-        """Return what is in a call, None when a step refused it. Raises nothing."""
+    async def open(self, frame: IncomingCall) -> Opened | Unchecked | None:
+        """Return what is in a call, None when a step refused it. Raises nothing of a peer's making."""
         try:
             return await self._open(frame)
         except _Refused as refusal:
@@ -70,6 +71,10 @@ class Opener:
                 self._note(str(refusal))
         except CannotOpen:
             self._note(f"a call from {frame.from_} was refused: it does not open")
+        except (TransportError, HttpProblem, ConfigError) as error:
+            # Of the way to the relay or of this computer, and no word against the caller.
+            self._note(f"a call from {frame.from_} could not be checked: {error}")
+            return Unchecked()
         except RinglineError as error:
             hint = f" ({error.next_step})" if error.next_step else ""
             self._note(f"a call from {frame.from_} was refused: {error}{hint}")

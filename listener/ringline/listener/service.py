@@ -17,7 +17,19 @@ from typing import Any, Final, cast, final
 from ringline.client import Account, Link, Peers, RelayClock, RelayHttp
 from ringline.client.backoff import Backoff
 from ringline.listener.catalogue import Catalogue
-from ringline.listener.effects import Broken, Effect, Note, Open, Result, Run, Send, Stop, Tell
+from ringline.listener.effects import (
+    Broken,
+    Effect,
+    Note,
+    Open,
+    Opened,
+    Result,
+    Run,
+    Send,
+    Stop,
+    Tell,
+    Unchecked,
+)
 from ringline.listener.floor import PATIENCE_MS
 from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
@@ -239,11 +251,12 @@ class Service:
             _log.info("call %s ended: %s", tell.offer.call_id, tell.end.reason)
 
     async def _open(self, frame: IncomingCall) -> None:
+        opened: Opened | Unchecked | None
         try:
             opened = await self._opener.open(frame)
         except Exception as error:  # nothing of a peer's making may leave a call without an answer
             _log.error("a call could not be opened: %s", whereabouts(error))
-            opened = None
+            opened = Unchecked()
         self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
 
     def _ended(self, entry_id: int, result: Result, stopped: bool) -> None:

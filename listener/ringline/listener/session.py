@@ -13,7 +13,18 @@ from typing import Final, final
 from msgspec import UNSET
 from msgspec.structs import replace as replace_members
 
-from ringline.listener.effects import Effect, Judge, Note, Open, Opened, Plan, Refusal, Result, Tell
+from ringline.listener.effects import (
+    Effect,
+    Judge,
+    Note,
+    Open,
+    Opened,
+    Plan,
+    Refusal,
+    Result,
+    Tell,
+    Unchecked,
+)
 from ringline.listener.entries import (
     ContextClaim,
     End,
@@ -55,6 +66,7 @@ DEATHS: Final = 3
 
 _PURGE_MS: Final = 30_000
 _OPENINGS: Final = 1_000  # more than any capacity: a relay that goes beyond is broken
+_NO_JOURNAL: Final = "this listener cannot keep its journal; nothing was run"
 _TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
 
 
@@ -64,6 +76,8 @@ class _Opening:
 
     frame: IncomingCall
     cancelled: bool = False
+    unkept: bool = False
+    """Whether the journal could not note it: then it is opened for the answer alone, and nothing is run."""
 
 
 @final
@@ -153,25 +167,36 @@ class Session:
         try:
             deaths = self._records.opening(call_id, keep_until)
         except JournalError as error:
-            # A durable call lapses and comes again; a sync one would wait for nothing.
-            told = [] if frame.delivery_mode == "durable" else self._line.rejected(call_id)
-            return [Note(str(error), call_id), *told]
+            if frame.delivery_mode == "durable":
+                self._line.withdraw(call_id)
+                return [Note(str(error), call_id)]  # it lapses and comes again
+            # A sync one has no time for that. Only under a seal its caller can be told why.
+            self._openings[call_id] = _Opening(frame, unkept=True)
+            return [Note(str(error), call_id), Open(frame)]
         if deaths >= DEATHS or len(self._openings) >= _OPENINGS:
             self._floor.close(call_id)
             return [Note("a call was refused unopened", call_id), *self._line.rejected(call_id)]
         self._openings[call_id] = _Opening(frame)
         return [Open(frame)]
 
-    def opened(self, call_id: str, opened: Opened | None, now: Instant) -> list[Effect]:
+    def opened(self, call_id: str, opened: Opened | Unchecked | None, now: Instant) -> list[Effect]:
         """Take the result of `Open`; None when a step of envelope §3.7 before the JSON refused the call."""
         opening = self._openings.pop(call_id)
         if call_id not in self._line:
             # The connection or the lease is gone. Nothing was taken; the next offer starts afresh.
             self._floor.close(call_id)
             return []
-        if opened is None:
+        if opened is None or isinstance(opened, Unchecked):
             self._floor.close(call_id)
+            if opened is not None and opening.frame.delivery_mode == "durable":
+                # It lapses and comes again; a refusal would end it for good.
+                self._line.withdraw(call_id)
+                return []
             return self._line.rejected(call_id)
+        if opening.unkept:
+            # envelope §3.9: what is not counted before it is opened is not taken either.
+            offer = _offer(opening.frame, opened, now)
+            return self._refuse(offer, failed("busy", _NO_JOURNAL))
         offer = _offer(opening.frame, opened, now)
         try:
             request = decode_request(opened.json)
@@ -199,8 +224,7 @@ class Session:
                 offer=offer,
             )
         except JournalError as error:
-            end = failed("busy", "this listener cannot keep its journal; nothing was run")
-            return [Note(str(error), call_id), *self._refuse(offer, end)]
+            return [Note(str(error), call_id), *self._refuse(offer, failed("busy", _NO_JOURNAL))]
         if taking.verdict is Verdict.CONFLICT:
             return self._refuse(offer, failed("duplicate_conflict"))
         if taking.entry is None:
@@ -244,8 +268,7 @@ class Session:
         try:
             fits = self._converse(work, verdict, now)
         except JournalError as error:
-            end = failed("busy", "this listener cannot keep its journal; nothing was run")
-            return [Note(str(error), first.call_id), *self._finish(entry, end, now)]
+            return [Note(str(error), first.call_id), *self._finish(entry, failed("busy", _NO_JOURNAL), now)]
         if not fits:
             # protocol §11: whatever is wrong with it, one word, and nothing starts.
             return self._finish(entry, failed("context_unknown"), now)
@@ -372,7 +395,8 @@ class Session:
             if work is None:
                 return self._granted_late(call_id)
             if work.stage is Stage.ASKING and work.unsettled is None:
-                return self._floor.begin(work, call_id, now)
+                # protocol §6: no start at execute_by, by this computer's clock too.
+                return self._floor.begin(work, call_id, now) if now.mono < work.latest else []
             if work.begun and not work.offers[call_id].granted:
                 self._records.granted(call_id)
                 work.offers[call_id] = replace(work.offers[call_id], granted=True)

@@ -27,6 +27,7 @@ from ringline.listener.effects import (
     Send,
     Stop,
     Tell,
+    Unchecked,
 )
 from ringline.listener.session import Session
 from ringline.protocol.bodies import Outcome, decode_outcome
@@ -175,6 +176,10 @@ class Talk:
     def refused(self, call_id: str = "call-1") -> list[str]:
         """Report that the call could not be opened."""
         return self.words(self.session.opened(call_id, None, self.now))
+
+    def unchecked(self, call_id: str = "call-1") -> list[str]:
+        """Report that the call could not be checked at this moment."""
+        return self.words(self.session.opened(call_id, Unchecked(), self.now))
 
     def call(
         self, call_id: str = "call-1", text: str = "hi", *, say: dict[str, Any] | None = None, **frame: Any

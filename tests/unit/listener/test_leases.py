@@ -245,6 +245,23 @@ class TestTime:
         assert talk.session.idle
         assert state(talk) == "taken"
 
+    def test_by_the_listeners_own_clock_no_grant_starts_it_at_execute_by(self, talk: Talk) -> None:
+        talk.call(lease=L1, execute_by=NOW + 60_000)
+        # The grant comes before the timer has fired, from a relay whose clock is behind.
+        talk.now = talk.now.later(60_000)
+        assert talk.grant(lease=L1) == []
+        assert state(talk) == "taken"
+        assert talk.later(0) == []
+        assert talk.session.idle
+
+    def test_by_the_listeners_own_clock_a_place_that_becomes_free_is_not_asked_for(self, talk: Talk) -> None:
+        talk.call("call-1", message=1, lease=L1)
+        talk.call("call-2", message=2, lease=L2)
+        talk.call("call-3", message=3, lease=L3, execute_by=NOW + 60_000)
+        talk.grant("call-1", lease=L1)
+        talk.now = talk.now.later(60_000)
+        assert talk.done("call-1") == ["outcome call-1 reply under 1"]
+
 
 class TestTheEnd:
     def test_a_draining_listener_leaves_durable_calls_alone(self, talk: Talk) -> None:

@@ -12,7 +12,7 @@ from ringline.listener.journal import JournalBounds
 from ringline.protocol.bodies import Request, link
 from ringline.protocol.limits import RECORD_LIFE_MS, REPLY_BYTES, WORK_BOUND_MAX_MS
 from ringline_testing.journals import BOB, NOW, Shelf
-from ringline_testing.talk import Talk, Task, message_id
+from ringline_testing.talk import Talk, Task, lease, message_id
 
 
 @pytest.fixture
@@ -219,6 +219,20 @@ class TestCrash:
             talk.crash()
         assert talk.offer() == ["rejected call-1"]
         assert talk.call("call-2", message=2)[-1] == "run call-2"
+
+    def test_a_call_that_could_not_be_checked_is_refused_and_a_durable_one_is_left_to_come_again(
+        self, talk: Talk
+    ) -> None:
+        assert talk.offer() == ["open call-1"]
+        assert talk.unchecked() == ["rejected call-1"]
+        assert talk.offer("call-2", message=2, lease=lease(1)) == ["open call-2"]
+        assert talk.unchecked("call-2") == []
+        # However often that happens, no process has died over it.
+        for number in range(2, 6):
+            assert talk.offer("call-2", message=2, lease=lease(number)) == ["open call-2"]
+            assert talk.unchecked("call-2") == []
+        talk.offer("call-2", message=2, lease=lease(9))
+        assert talk.opened("call-2") == ["accepted call-2 under 9", "started call-2 under 9"]
 
     def test_while_taken_it_may_be_begun_by_the_next_process(self, talk: Talk) -> None:
         talk.capacity = 0
@@ -700,6 +714,26 @@ class TestDisk:
         assert "disk" in talk.notes[0] or "full" in talk.notes[0]
         full.off()
         assert talk.call("call-2", message=2)[-1] == "run call-2"
+
+    def test_with_no_room_at_all_a_call_is_told_busy_under_its_seal_and_not_taken(self, talk: Talk) -> None:
+        run = talk.shelf.journal()._file.connection
+        run.execute("PRAGMA query_only = 1")
+        assert talk.offer() == ["open call-1"]
+        assert talk.notes
+        run.execute("PRAGMA query_only = 0")
+        # It was not counted before it was opened, so it is not taken, even with room again.
+        assert talk.opened() == ["accepted call-1", "outcome call-1 busy"]
+        assert state(talk) == "unknown"
+        assert talk.call("call-2", message=2)[-1] == "run call-2"
+
+    def test_with_no_room_at_all_a_durable_call_is_left_with_the_relay(self, talk: Talk) -> None:
+        run = talk.shelf.journal()._file.connection
+        run.execute("PRAGMA query_only = 1")
+        assert talk.offer(lease=lease(1)) == []
+        assert talk.notes
+        run.execute("PRAGMA query_only = 0")
+        assert talk.offer(lease=lease(2)) == ["open call-1"]
+        assert talk.opened() == ["accepted call-1 under 2", "started call-1 under 2"]
 
     def test_an_outcome_waits_until_it_is_on_disk(self, talk: Talk, full: Any) -> None:
         talk.call()
