@@ -10,6 +10,7 @@ from ringline_testing.checkout import module_file
 # A module on this list must exist: a pure module that is renamed keeps its promise.
 PURE = (
     "ringline.protocol.bodies",
+    "ringline.protocol.checkpoint",
     "ringline.protocol.codec",
     "ringline.protocol.contact",
     "ringline.protocol.encoding",
@@ -23,12 +24,15 @@ PURE = (
     "ringline.protocol.keyfile",
     "ringline.protocol.lifecycle",
     "ringline.protocol.limits",
+    "ringline.protocol.logentry",
+    "ringline.protocol.merkle",
     "ringline.protocol.names",
     "ringline.protocol.prekeys",
     "ringline.protocol.shapes",
     "ringline.protocol.signing",
     "ringline.protocol.statements",
     "ringline.protocol.suites",
+    "ringline.protocol.tiles",
     "ringline.protocol.token",
     "ringline.protocol.trace",
     "ringline.protocol.transcript",
