@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ringline_testing.nursery import Child, nursery
+
 __all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "processes_with", "until"]
 
 RINGLINE = str(Path(sys.executable).with_name("ringline"))
@@ -24,10 +26,12 @@ BOUND_S = 30
 class Running:
     """One process in a session of its own. What it writes is read as it comes."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | Child") -> None:
         self.process = process
         self.told: list[str] = []
         """The lines of its standard error."""
+        self.err = b""
+        """Its standard error so far, line by line."""
         self.out = b""
         """Its standard output so far."""
         self._news = threading.Condition()
@@ -58,6 +62,12 @@ class Running:
             self._news.wait_for(lambda: text in self.out or self._over(), BOUND_S)
         assert text in self.out, f"it never printed {text!r}: {self.out!r} {self.told}"
 
+    def feed(self, given: bytes) -> None:
+        """Write this to its standard input, if it has one, as far as it is read, and end it."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
+                pipe.write(given)
+
     def signal(self, number: int) -> None:
         """Send a signal to the process alone."""
         self.process.send_signal(number)
@@ -85,6 +95,7 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             with self._news:
+                self.err += line
                 self.told.append(line.decode().rstrip("\n"))
                 self._news.notify_all()
         with self._news:
@@ -127,15 +138,23 @@ class Scene:
         return clean | given | dict(self.variables)
 
     def start(self, *words: str, program: str = RINGLINE, stdin: int = subprocess.DEVNULL) -> Running:
-        """Start a command that lasts."""
-        process = subprocess.Popen(
-            [program, *words],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self.environment,
-            cwd=self.folder,
-            start_new_session=True,
+        """Start a command that lasts.
+
+        `ringline` is forked from the nursery, unless the scene has variables of its own, which may matter
+        already when its modules are loaded.
+        """
+        process = (
+            nursery().fork(words, variables=self.environment, folder=self.folder, stdin=stdin)
+            if program == RINGLINE and not self.variables
+            else subprocess.Popen(
+                [program, *words],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
         )
         running = Running(process)
         self._running.append(running)
@@ -157,15 +176,16 @@ class Scene:
 
     def run(self, *words: str, given: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
         """Run a command to its end; without ``given`` its standard input is the null device."""
-        return subprocess.run(
-            [RINGLINE, *words],
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
-            capture_output=True,
-            timeout=BOUND_S,
-            env=self.environment,
-            cwd=self.folder,
-        )
+        running = self.start(*words, stdin=subprocess.DEVNULL if given is None else subprocess.PIPE)
+        feeder = threading.Thread(target=running.feed, args=(given or b"",))
+        feeder.start()
+        try:
+            code = running.end()
+        finally:
+            running.stop()
+            self._running.remove(running)
+            feeder.join(BOUND_S)
+        return subprocess.CompletedProcess(["ringline", *words], code, running.out, running.err)
 
     def document(self, *words: str, given: bytes | None = None) -> dict[str, Any]:
         """Run a command with ``--json`` and return its one document, exit code and all."""
