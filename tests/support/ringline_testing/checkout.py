@@ -11,7 +11,7 @@ __all__ = ["PORTIONS", "ROOT", "module_file", "module_names", "portion_folder", 
 ROOT: Final = Path(__file__).resolve().parents[3]
 
 # One import root per portion of the namespace `ringline`, by the name of its folder.
-PORTIONS: Final = ("protocol", "relay", "client", "listener", "caller", "cli")
+PORTIONS: Final = ("protocol", "relay", "client", "listener", "caller", "cli", "conformance")
 
 
 def portion_folder(portion: str) -> Path:

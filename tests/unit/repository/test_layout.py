@@ -25,7 +25,7 @@ def test_a_portion_is_one_typed_package(portion: str) -> None:
         child
         for folder in (ROOT / portion, ROOT / portion / "ringline")
         for child in folder.iterdir()
-        if child.name != "__pycache__"
+        if child.name != "__pycache__" and (child.is_dir() or child.suffix in (".py", ".so", ".pth"))
     ]
     assert importable == [ROOT / portion / "ringline", portion_folder(portion)]
     assert (portion_folder(portion) / "__init__.py").is_file()

@@ -1,0 +1,7 @@
+"""``python -m ringline.conformance``."""
+
+from ringline.conformance.cli import main
+
+__all__: list[str] = []
+
+main()

@@ -1,0 +1,3 @@
+"""Cases for a relay: the suite is its callers and its listeners."""
+
+__all__: list[str] = []
