@@ -36,6 +36,12 @@ __all__ = [
     "HOUR_MS",
     "HPKE_OVERHEAD_BYTES",
     "INT_MAX",
+    "INVITE_CLAIMS_FAILED",
+    "INVITE_KEPT_MS",
+    "INVITE_LIFE_MAX_S",
+    "INVITE_LIFE_MIN_S",
+    "INVITE_LIFE_S",
+    "INVITE_USES",
     "JSON_ESCAPE_FACTOR",
     "JSON_OVERHEAD_BYTES",
     "KEY_FETCHES_PER_MINUTE",
@@ -156,6 +162,14 @@ PREKEY_SECRET_TAIL_MS: Final = DURABLE_LIFE_MS + 2 * ENVELOPE_SKEW_MS
 CARD_GRACE_MS: Final = 96 * 3_600_000  # a replaced card still counts for sealed calls
 CARD_LOGIN_GRACE_MS: Final = 48 * 3_600_000  # a replaced card still logs in
 KEY_FETCHES_PER_MINUTE: Final = 60
+
+# --- invites (protocol §9)
+INVITE_USES: Final = 8  # handles that one invite may be for
+INVITE_LIFE_MIN_S: Final = 60
+INVITE_LIFE_S: Final = 86_400  # by default
+INVITE_LIFE_MAX_S: Final = 14 * 86_400
+INVITE_CLAIMS_FAILED: Final = 5  # and it is void: whoever holds it must not try out names for ever
+INVITE_KEPT_MS: Final = 30 * 86_400_000  # its record, after its end, if nobody took it up
 
 # --- budgets (protocol §4)
 HOUR_MS: Final = 3_600_000

@@ -15,6 +15,8 @@ __all__ = [
     "CORRELATION_ID",
     "FEATURE",
     "HANDLE",
+    "INVITE",
+    "INVITE_ID",
     "JTI",
     "LEASE_ID",
     "MESSAGE_ID",
@@ -25,6 +27,8 @@ __all__ = [
     "is_context_id",
     "is_correlation_id",
     "is_handle",
+    "is_invite",
+    "is_invite_id",
     "is_message_id",
     "is_realm",
     "is_task_id",
@@ -46,6 +50,9 @@ FEATURE: Final = r"\A[a-z0-9][a-z0-9-]{0,31}\Z"
 JTI: Final = r"\A[A-Za-z0-9_-]{16,64}\Z"
 # base64url of a SHA-256: 43 characters, and the last one carries only four bits.
 CARD_ID: Final = r"\A[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"
+# What a relay makes for one invite: to everybody else a word without parts (protocol §9).
+INVITE: Final = r"\A[A-Za-z0-9._~-]{16,128}\Z"
+INVITE_ID: Final = r"\A[A-Za-z0-9_-]{1,64}\Z"
 _UUID4: Final = r"\A[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z"
 
 PATTERNS: Final[dict[str, str]] = {
@@ -60,6 +67,8 @@ PATTERNS: Final[dict[str, str]] = {
     "feature": FEATURE,
     "jti": JTI,
     "card_id": CARD_ID,
+    "invite": INVITE,
+    "invite_id": INVITE_ID,
 }
 
 _handle = re.compile(HANDLE)
@@ -68,6 +77,8 @@ _call_id = re.compile(CALL_ID)
 _hex32 = re.compile(MESSAGE_ID)
 _task_id = re.compile(TASK_ID)
 _context_id = re.compile(CONTEXT_ID)
+_invite = re.compile(INVITE)
+_invite_id = re.compile(INVITE_ID)
 _uuid4 = re.compile(_UUID4)
 
 
@@ -104,6 +115,16 @@ def is_task_id(text: str) -> bool:
 def is_context_id(text: str) -> bool:
     """True for a callee-minted context id: ``ctx_`` and 22 base64url characters (protocol §11)."""
     return _context_id.match(text) is not None
+
+
+def is_invite(text: str) -> bool:
+    """True for what a relay tells an inviter, to be handed over (protocol §9)."""
+    return _invite.match(text) is not None
+
+
+def is_invite_id(text: str) -> bool:
+    """True for the id of an invite (protocol §9)."""
+    return _invite_id.match(text) is not None
 
 
 def is_uuid4(text: str) -> bool:

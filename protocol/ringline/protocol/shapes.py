@@ -11,12 +11,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ringline.protocol import names
 from ringline.protocol.frames import Envelope
-from ringline.protocol.limits import INT_MAX
+from ringline.protocol.limits import INT_MAX, INVITE_LIFE_MAX_S, INVITE_LIFE_MIN_S, INVITE_USES
 
 __all__ = [
     "CallEnd",
     "CallList",
     "CallRecord",
+    "Invite",
+    "InviteAcceptance",
+    "InviteList",
+    "InviteMade",
+    "InviteRequest",
     "Keys",
     "KeysPublication",
     "Policy",
@@ -101,6 +106,57 @@ class TicketRequest(_Request, frozen=True, kw_only=True):
     """Body of ``POST /v1/tickets``: the path and query that the ticket will open."""
 
     htu: Annotated[str, Meta(min_length=1, max_length=1_024)]
+
+
+class InviteRequest(_Request, frozen=True, kw_only=True):
+    """Body of ``POST /v1/invites``: how many handles may take it up, and for how long.
+
+    ``label`` is the inviter's own note, which the relay can read; our clients keep theirs to themselves.
+    """
+
+    uses: Annotated[int, Meta(ge=1, le=INVITE_USES)]
+    ttl_s: Annotated[int, Meta(ge=INVITE_LIFE_MIN_S, le=INVITE_LIFE_MAX_S)]
+    label: Annotated[str, Meta(max_length=100)] | UnsetType = UNSET
+
+
+class InviteMade(_Response, frozen=True, kw_only=True):
+    """Answer to ``POST /v1/invites``. ``invite`` is the secret to hand over; it is told this once."""
+
+    id: str
+    invite: Annotated[str, Meta(pattern=names.INVITE)]
+    expires_at: UnixMs
+
+
+class InviteAcceptance(_Response, frozen=True, kw_only=True):
+    """Who took an invite up. ``proof`` is what he sent for the inviter, which the relay cannot judge."""
+
+    handle: Handle
+    at: UnixMs
+    proof: str | None
+
+
+class Invite(_Response, frozen=True, kw_only=True):
+    """What an inviter is told of one of his invites; its secret is not kept. Times are Unix ms.
+
+    ``state``: ``open`` can be taken up; ``consumed`` by as many as it was for; ``failed`` after too many
+    claims that came to nothing; ``expired``; ``void`` when the inviter withdrew it.
+    """
+
+    id: str
+    label: str | None
+    uses: int
+    created_at: UnixMs
+    expires_at: UnixMs
+    state: Literal["open", "consumed", "failed", "expired", "void"]
+    failures: int
+    accepted: list[InviteAcceptance]
+
+
+class InviteList(_Response, frozen=True, kw_only=True):
+    """One page of an inviter's invites, the newest first; ``next`` as in `CallList`."""
+
+    invites: list[Invite]
+    next: str | None
 
 
 class Ticket(_Response, frozen=True, kw_only=True):

@@ -69,6 +69,11 @@ class Departures:
             if session.card_id == card_id:
                 self.part(session, code, reason, now)
 
+    def end_identity(self, handle: str, now: Instant) -> None:
+        """Close all connections of an identity that is no more."""
+        for session in self._sessions.of(handle):
+            self.part(session, REVOKED, "removed", now)
+
     def close_broken(self, now: Instant) -> None:
         """Close those whose durable work could not be stored: it will be offered again (protocol §6)."""
         assert self._durable is not None

@@ -28,8 +28,16 @@ from ringline.protocol.shapes import (
     SupersededKeys,
 )
 from ringline.protocol.statements import check_replacement
+from ringline.relay.invites import InviteBook
 from ringline.relay.publication import Publication, read_prekey, read_revocation, refusing_malformed
-from ringline.relay.store import CardPublished, CardRevoked, Change, PolicySet, PrekeyPublished
+from ringline.relay.store import (
+    CardPublished,
+    CardRevoked,
+    Change,
+    IdentityRemoved,
+    PolicySet,
+    PrekeyPublished,
+)
 
 __all__ = ["RECENT_CARDS", "Accept", "Decision", "Directory", "HeldCard"]
 
@@ -87,10 +95,14 @@ class _Enrolment:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a request amounts to. ``created`` tells 201 from 200; no ``changes`` means a repetition."""
+    """What a request amounts to. ``created`` tells 201 from 200; no ``changes`` means a repetition.
+
+    ``refusal`` is what the request is answered with when it is refused and that is written down.
+    """
 
     changes: tuple[Change, ...]
     created: bool = False
+    refusal: HttpProblem | None = None
 
 
 @final
@@ -98,17 +110,25 @@ class Directory:
     """The directory of one realm, and what the hub asks of it (`ringline.relay.authority.Authority`)."""
 
     def __init__(
-        self, realm: str, *, accept: Accept = "listed", met: Callable[[str, str, Instant], bool] | None = None
+        self,
+        realm: str,
+        *,
+        accept: Accept = "listed",
+        met: Callable[[str, str, Instant], bool] | None = None,
+        invites: int = 0,
     ) -> None:
         """Start empty.
 
         ``accept`` is the policy of a handle whose owner has set none. ``met`` tells whether two
-        handles were the two sides of a call within the last 96 h; without it none were.
+        handles were the two sides of a call within the last 96 h; without it none were. ``invites`` is how
+        many are kept of one inviter, 0 for any number.
         """
         self.realm = realm
         self.met = met
+        self.invites = InviteBook(invites)
         self._default = Policy(offline=False, accept=accept, allow=[], block=[])
         self._enrolled: dict[str, _Enrolment] = {}
+        self._removed: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._enrolled)
@@ -126,7 +146,9 @@ class Directory:
         if entry is None or caller in entry.blocked:
             return False
         # protocol §4: a handle may call itself.
-        return entry.policy.accept == "anyone" or caller in entry.allowed or caller == callee
+        if entry.policy.accept == "anyone" or caller in entry.allowed or caller == callee:
+            return True
+        return entry.policy.accept == "invited" and self.invites.lets(callee, caller)
 
     def takes_durable(self, callee: str) -> bool:
         """True when the owner of ``callee`` lets calls be stored (protocol §6)."""
@@ -226,6 +248,9 @@ class Directory:
         """
         card = offer.card.card
         entry = self._enrolled.get(card.handle)
+        if card.handle in self._removed:
+            # Peers may still have the key of whoever had it.
+            raise HttpProblem("this handle belongs to another identity", code="conflict")
         if entry is None:
             # protocol §10: a first card has serial 1, and nobody to take over from.
             if card.serial != 1 or offer.succession is not None:
@@ -237,6 +262,19 @@ class Directory:
             return self._republish(entry, offer, now)
         self._check_follows(entry, offer, now)
         return Decision(_publication(offer, now))
+
+    def continues(self, offer: Publication) -> bool:
+        """True when a publication is that of the identity which has the handle, or of its rightful heir."""
+        entry = self._enrolled.get(offer.card.card.handle)
+        if entry is None:
+            return False
+        if offer.card.card.ipk == entry.current.card.ipk:
+            return True
+        try:
+            check_replacement(entry.current.card, offer.card.card, offer.succession)
+        except (ProtocolError, WeakKey, BadSignature):
+            return False
+        return True
 
     def _republish(self, entry: _Enrolment, offer: Publication, now: Instant) -> Decision:
         if entry.current.revoked:
@@ -325,6 +363,12 @@ class Directory:
         )
         return Decision((change,), created=True)
 
+    def remove(self, handle: str, now: Instant) -> Decision:
+        """Decide on the removal of an identity. Raises `HttpProblem` (404) for one that is not enrolled."""
+        if handle not in self._enrolled:
+            raise HttpProblem(code="not_found")
+        return Decision((IdentityRemoved(handle=handle, at=now.wall),))
+
     # --- changes, when they are safe on disk
 
     def apply(self, change: Change) -> None:
@@ -343,6 +387,12 @@ class Directory:
                 entry = self._enrolled[change.handle]
                 entry.cards[change.card_id].revoked = True
                 entry.revoked.append(change.card_id)
+            case IdentityRemoved():
+                del self._enrolled[change.handle]
+                self._removed.add(change.handle)
+                self.invites.remove(change.handle)
+            case _:
+                self.invites.apply(change)
 
     def _apply_card(self, change: CardPublished) -> None:
         card = Card.decode(change.card)

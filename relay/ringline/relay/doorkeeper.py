@@ -6,33 +6,49 @@ raises reaches the server's log with its text.
 
 import asyncio
 import logging
+from http import HTTPStatus
 from typing import Final, final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ringline.protocol.errors import HttpProblem
 from ringline.protocol.whereabouts import whereabouts
 from ringline.relay import problem
+from ringline.relay.clock import Clock
 from ringline.relay.entrance import Entrance
 from ringline.relay.problem import Answer
+from ringline.relay.strangers import Strangers
 from ringline.relay.telemetry import Telemetry
 
-__all__ = ["Doorkeeper"]
+__all__ = ["Doorkeeper", "subject_of"]
 
 logger: Final = logging.getLogger("ringline.relay.http")
 
-_METHODS: Final = "GET, HEAD, PUT, POST, OPTIONS"
+_METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+_PUBLIC: Final = frozenset({"/v1/relay", "/healthz", "/readyz"})
 
 
 @final
 class Doorkeeper:
     """ASGI middleware around the routes."""
 
-    def __init__(self, app: ASGIApp, entrance: Entrance, telemetry: Telemetry, *, release_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        entrance: Entrance,
+        telemetry: Telemetry,
+        strangers: Strangers,
+        clock: Clock,
+        *,
+        release_s: float,
+    ) -> None:
         """``release_s`` is the time, from the moment a request was read, before which no 401, 403 or 404
-        leaves (protocol §4)."""
+        leaves (protocol §4). An address from which too many log-ins failed gets no further than here."""
         self._app = app
         self._entrance = entrance
         self._telemetry = telemetry
+        self._strangers = strangers
+        self._clock = clock
         self._release_s = release_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,6 +57,7 @@ class Doorkeeper:
         read_at = loop.time()
         started = False
         hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
+        subject = subject_of(self._strangers, scope)
         shared = origins[0] if len(origins) == 1 and self._entrance.shares_with(origins[0]) else None
 
         async def receive_timed() -> Message:
@@ -55,6 +72,8 @@ class Doorkeeper:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                if message["status"] == HTTPStatus.UNAUTHORIZED:
+                    self._strangers.failed_login(subject, self._clock())
                 self._telemetry.answered(message["status"])
                 if shared is not None:
                     message["headers"] = [
@@ -83,7 +102,11 @@ class Doorkeeper:
             await answer(_options(shared))
         else:
             try:
+                if scope["path"] not in _PUBLIC:
+                    self._strangers.check_login(subject, self._clock())
                 await self._app(scope, receive_timed, send_timed)
+            except HttpProblem as error:
+                await answer(problem.of(error))
             except Exception as error:
                 logger.error("a request raised %s", whereabouts(error))
                 if not started:
@@ -104,6 +127,12 @@ def _options(shared: str | None) -> Answer:
         ),
         b"",
     )
+
+
+def subject_of(strangers: Strangers, scope: Scope) -> str:
+    """Return whose budget a request is charged to (`Strangers.subject`)."""
+    client = scope.get("client")
+    return strangers.subject(client[0] if client else "", _values(scope, b"x-forwarded-for"))
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

@@ -5,6 +5,7 @@ A caller's handshake never looks at its target: it tells nothing about any other
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final, final
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,7 @@ from ringline.relay.directory import Directory
 from ringline.relay.edge import Accepted, Handshake, Receiver, Refused
 from ringline.relay.entrance import Entrance
 from ringline.relay.settings import Settings
+from ringline.relay.strangers import Strangers
 from ringline.relay.switchboard import CallerLine, ListenerLine, Switchboard
 
 __all__ = ["FEATURES", "RelayGate", "is_websocket_target"]
@@ -47,6 +49,7 @@ class RelayGate:
         tickets: tickets.Tickets,
         board: Switchboard,
         settings: Settings,
+        strangers: Strangers,
     ) -> None:
         """All of one relay's."""
         self._entrance = entrance
@@ -55,16 +58,23 @@ class RelayGate:
         self._tickets = tickets
         self._board = board
         self._settings = settings
+        self._strangers = strangers
         self._release_s = settings.unknown_handle_release_ms / 1000
         self.open = True
         """False while the relay stops: every handshake is answered 503."""
 
     def handshake(self, request: Handshake) -> Accepted | Refused:
         """See `Gate.handshake`."""
+        subject = self._strangers.subject(
+            request.remote[0] if request.remote is not None else "", request.all("x-forwarded-for")
+        )
         try:
+            self._strangers.check_login(subject, self._board.clock())
             receiver = self._admit(request)
         except HttpProblem as error:
             answer = problem.of(error)
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                self._strangers.failed_login(subject, self._board.clock())
             self._board.telemetry.refused(answer.status)
             timed = answer.status in problem.RELEASE_STATUSES
             return Refused(

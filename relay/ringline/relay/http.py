@@ -15,25 +15,31 @@ from starlette.routing import Route
 
 from ringline.protocol import names, shapes
 from ringline.protocol.errors import HttpProblem
+from ringline.protocol.instant import Instant
 from ringline.protocol.lifecycle import FINAL, State
 from ringline.relay import problem, tickets
 from ringline.relay.auth import Authenticator, Login
 from ringline.relay.budget import Window
 from ringline.relay.calls import Party
 from ringline.relay.directory import Decision
+from ringline.relay.doorkeeper import subject_of
 from ringline.relay.effects import CancelAnswer
+from ringline.relay.enrolment import Enrolment
 from ringline.relay.gate import is_websocket_target
+from ringline.relay.invites import Minted
 from ringline.relay.problem import Answer
-from ringline.relay.publication import read_publication
+from ringline.relay.publication import Publication, read_publication
 from ringline.relay.registry import Registry
 from ringline.relay.requests import LARGE_BODY_BYTES, no_body, parameters, read
 from ringline.relay.settings import Settings
+from ringline.relay.strangers import Strangers
 from ringline.relay.switchboard import Switchboard, store_problem
 
 __all__ = ["Routes"]
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
+_SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
 _WAITS_PER_IDENTITY: Final = 32
 _PAGE: Final = 50
@@ -69,14 +75,20 @@ class Routes:
         tickets: tickets.Tickets,
         board: Switchboard,
         settings: Settings,
+        enrolment: Enrolment,
+        strangers: Strangers,
+        mint: Callable[[], Minted],
     ) -> None:
-        """All of one relay's; ``info`` is what it says about itself."""
+        """All of one relay's; ``info`` is what it says about itself, ``mint`` draws invites."""
         self._info = info
         self._registry = registry
         self._directory = registry.directory
         self._authenticator = authenticator
         self._tickets = tickets
         self._board = board
+        self._enrolment = enrolment
+        self._strangers = strangers
+        self._mint = mint
         self._fetches: Window[str] = Window(settings.key_fetches_per_minute, _MINUTE_MS)
         self._waits: dict[str, int] = {}
         self.stopping = False
@@ -89,10 +101,12 @@ class Routes:
             ("/v1/relay", {"GET": self._relay}),
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
-            (handle, {"GET": self._get_keys, "PUT": self._put_keys}),
+            (handle, {"GET": self._get_keys, "PUT": self._put_keys, "DELETE": self._delete_handle}),
             (f"{handle}/prekeys", {"PUT": self._put_prekeys}),
             (f"{handle}/policy", {"GET": self._get_policy, "PUT": self._put_policy}),
             (f"{handle}/revocations", {"POST": self._post_revocation}),
+            ("/v1/invites", {"GET": self._get_invites, "POST": self._post_invite}),
+            ("/v1/invites/{invite_id}", {"DELETE": self._delete_invite}),
             ("/v1/tickets", {"POST": self._post_ticket}),
             ("/v1/calls", {"GET": self._get_calls}),
             (call, {"GET": self._get_call}),
@@ -164,30 +178,52 @@ class Routes:
     async def _put_keys(self, request: Request) -> Response:
         handle = _handle(request)
         parameters(request)
-        now = self._board.clock()
-        body = await read(request, shapes.KeysPublication)
-        # protocol §9: the keys first, then the log-in under the card that they belong to.
-        offer = read_publication(body, realm=self._directory.realm, now=now)
-        card = offer.card.card
-        login = self._authenticator.login_under(
-            card, _authorization(request), request.method, request.url.path, self._board.clock()
-        )
-        if login is None:
-            raise HttpProblem(code="unauthorized")
-        _check_owner(login, handle)
-        if body.invite is not msgspec.UNSET:
-            raise HttpProblem("this relay takes no invites; enrolment is open", code="malformed")
+        subject = subject_of(self._strangers, request.scope)
+        self._strangers.check_claim(subject, self._board.clock())
+        own = False
+        try:
+            now = self._board.clock()
+            body = await read(request, shapes.KeysPublication)
+            # protocol §9: the keys first, then the log-in under the card that they belong to.
+            offer = read_publication(body, realm=self._directory.realm, now=now)
+            own = self._directory.continues(offer)
+            card = offer.card.card
+            login = self._authenticator.login_under(
+                card, _authorization(request), request.method, request.url.path, self._board.clock()
+            )
+            if login is None:
+                raise HttpProblem(code="unauthorized")
+            _check_owner(login, handle)
+            return await self._publish(offer, None if body.invite is msgspec.UNSET else body.invite, now)
+        finally:
+            if not own:
+                self._strangers.claimed(subject, self._board.clock())
+
+    async def _publish(self, offer: Publication, invite: str | None, now: Instant) -> Response:
+        handle = offer.card.card.handle
         before: str | None = None
 
         def decide() -> Decision:
             nonlocal before
             before = self._directory.current_card_id(handle)
-            return self._directory.publish(offer, now)
+            return self._enrolment.publish(offer, invite, now)
 
         decision = await self._registry.commit(decide)
+        if decision.refusal is not None:
+            raise decision.refusal
         if decision.changes and before is not None:
             self._board.card_replaced(handle, before)
         return _reply(self._directory.published(handle), 201 if decision.created else 200)
+
+    async def _delete_handle(self, request: Request) -> Response:
+        login = self._login(request)
+        handle = _handle(request)
+        parameters(request)
+        await no_body(request)
+        now = self._board.clock()
+        await self._registry.commit(lambda: self._enrolment.remove(handle, login.handle, now))
+        self._board.remove(handle)
+        return _reply({"handle": handle})
 
     async def _put_prekeys(self, request: Request) -> Response:
         handle = self._owner(request)
@@ -216,6 +252,44 @@ class Routes:
         if decision.changes:
             self._board.revoke(handle, body.card_id)
         return _reply({"card_id": body.card_id}, 201 if decision.created else 200)
+
+    # --- invites
+
+    async def _post_invite(self, request: Request) -> Response:
+        login = self._login(request)
+        parameters(request)
+        body = await read(request, shapes.InviteRequest)
+        now, minted = self._board.clock(), self._mint()
+        await self._registry.commit(
+            lambda: Decision(self._directory.invites.issue(login.handle, body, minted, now), created=True)
+        )
+        made = shapes.InviteMade(
+            id=minted.id, invite=minted.text, expires_at=now.wall + body.ttl_s * _SECOND_MS
+        )
+        return _reply(made, 201)
+
+    async def _get_invites(self, request: Request) -> Response:
+        login = self._login(request)
+        given = parameters(request, "cursor", "limit")
+        limit, cursor = given.get("limit", str(_PAGE)), given.get("cursor")
+        if not _LIMIT.fullmatch(limit):
+            raise HttpProblem("limit is not a number from 1 to 100", code="malformed")
+        if cursor is not None and not names.is_invite_id(cursor):
+            raise HttpProblem("cursor is not the next of a page", code="malformed")
+        page = self._directory.invites.page(login.handle, cursor, int(limit), self._board.clock())
+        return _reply(page)
+
+    async def _delete_invite(self, request: Request) -> Response:
+        login = self._login(request)
+        parameters(request)
+        await no_body(request)
+        invite_id: str = request.path_params["invite_id"]
+        now = self._board.clock()
+        any_of = self._enrolment.is_admin(login.handle)
+        await self._registry.commit(
+            lambda: Decision(self._directory.invites.withdraw(invite_id, login.handle, now, any_of=any_of))
+        )
+        return _reply({"id": invite_id})
 
     # --- tickets
 

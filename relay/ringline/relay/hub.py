@@ -353,6 +353,12 @@ class Hub:
         self._departures.end_log_ins(handle, card_id, REVOKED, "revoked", now)
         return self.recheck(handle, now)
 
+    def remove(self, handle: str, now: Instant) -> list[Effect]:
+        """End all connections of a removed identity, and the calls from and to it (protocol §10)."""
+        self._let_happen(now)
+        self._departures.end_identity(handle, now)
+        return self.recheck(handle, now)
+
     def recheck(self, handle: str, now: Instant) -> list[Effect]:
         """End the durable calls for which ``handle`` has no authority, or grants none, any more."""
         self._let_happen(now)

@@ -154,5 +154,37 @@ CREATE TABLE starts (
 CREATE INDEX starts_by_time ON starts (at);
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY, _CALLS)
+_INVITES: Final = """
+-- An identity that was removed keeps its row, and nobody else gets the handle: peers may know its key.
+ALTER TABLE handles ADD COLUMN removed_at INTEGER;
+
+CREATE TABLE invites (
+    invite_id   TEXT PRIMARY KEY,
+    -- Null: the relay itself.
+    inviter     TEXT REFERENCES handles (handle),
+    -- The one handle that may take it up; null: any.
+    only_for    TEXT,
+    -- SHA-256 of the secret, which is kept nowhere.
+    secret_hash BLOB NOT NULL,
+    label       TEXT,
+    uses        INTEGER NOT NULL CHECK (uses > 0),
+    issued_at   INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    failures    INTEGER NOT NULL CHECK (failures >= 0),
+    withdrawn   INTEGER NOT NULL CHECK (withdrawn IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX invites_by_inviter ON invites (inviter);
+
+-- Who took an invite up, and what he sent along for the inviter.
+CREATE TABLE acceptances (
+    invite_id   TEXT NOT NULL REFERENCES invites (invite_id) ON DELETE CASCADE,
+    handle      TEXT NOT NULL REFERENCES handles (handle),
+    proof       TEXT,
+    accepted_at INTEGER NOT NULL,
+    PRIMARY KEY (invite_id, handle)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY, _CALLS, _INVITES)
 """Step n leads from `user_version` n to n + 1."""

@@ -11,8 +11,9 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from importlib.metadata import version
@@ -24,35 +25,43 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ringline.protocol import shapes
+from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.faults import fault_points
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
-from ringline.protocol.names import is_realm
+from ringline.protocol.names import is_handle, is_realm
 from ringline.protocol.suites import SUITES
 from ringline.relay.auth import Authenticator
 from ringline.relay.clock import Clock, system_clock
-from ringline.relay.directory import Directory
+from ringline.relay.directory import Decision, Directory
 from ringline.relay.doorkeeper import Doorkeeper
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
+from ringline.relay.enrolment import Enrolment
 from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
 from ringline.relay.gate import FEATURES, RelayGate
 from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
+from ringline.relay.invites import Minted
 from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
 from ringline.relay.sqlite_calls import SqliteCalls
 from ringline.relay.store import StoreError
+from ringline.relay.strangers import Strangers, networks
 from ringline.relay.switchboard import Switchboard
 from ringline.relay.telemetry import Telemetry
 from ringline.relay.tickets import Tickets
 
-__all__ = ["DEFAULT_PORT", "RelayOptions", "RelayServer", "is_loopback", "run_dev"]
+__all__ = ["DEFAULT_PORT", "DEVELOPMENT", "RelayOptions", "RelayServer", "is_loopback", "run", "run_dev"]
 
 logger: Final = logging.getLogger("ringline.relay")
 
 DEFAULT_PORT: Final = 7575
+DEVELOPMENT: Final = Settings(claims_per_minute=0, failed_logins_per_minute=0)
+"""Settings of a relay that only its own computer reaches: no budgets for addresses, there is one."""
+
+_LOCAL_REALM: Final = "localhost"
 _PORT_MAX: Final = 65_535
 _BACKLOG: Final = 1024
 _DATE_EVERY_S: Final = 1.0
@@ -77,6 +86,48 @@ class RelayOptions:
     closing_s: float = 5.0
     """What clients get, in seconds, to answer the close frames of a relay that stops."""
     clock: Clock = system_clock
+    open_registration: bool | None = None
+    """Whether anybody may take a free handle; None: on a development relay alone."""
+    admin: str | None = None
+    """The handle that may remove identities and void invites."""
+    behind_proxy: bool = False
+    """TLS ends before this relay: it may listen where others reach it, and under any name."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose ``X-Forwarded-For`` is believed."""
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may take a free handle."""
+        return self.realm == _LOCAL_REALM if self.open_registration is None else self.open_registration
+
+    def check(self) -> None:
+        """Pass options that a relay may be run with. Raises `ConfigError` for others, with what to do.
+
+        Off loopback a relay has TLS, its own or a proxy's, and is no development relay: clients believe
+        the first keys they see in realm ``localhost``.
+        """
+        if not is_realm(self.realm):
+            raise ConfigError(f"{self.realm!r} is no realm", next_step="a realm is a host name")
+        if self.admin is not None and not is_handle(self.admin):
+            raise ConfigError(
+                f"{self.admin!r} is no handle",
+                next_step="the administrator's handle is 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+            )
+        networks(self.trusted_proxies)
+        if is_loopback(self.host):
+            return
+        if self.realm == _LOCAL_REALM:
+            raise ConfigError(
+                f"a development relay listens on loopback only, not on {self.host}",
+                next_step="leave --host away, or name 127.0.0.1, ::1 or localhost; "
+                "for others to reach it, run: ringline relay serve --realm NAME",
+            )
+        if self.tls is None and not self.behind_proxy:
+            raise ConfigError(
+                f"a relay that listens on {self.host} needs TLS: log-ins would be sent in the clear",
+                next_step="give --cert and --key, or say --behind-proxy if a proxy in front of it ends TLS",
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -111,7 +162,8 @@ class RelayServer:
     def url(self) -> str:
         """The base URL of its HTTP interface."""
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
-        return f"http://{host}:{self.port}"
+        scheme = "http" if self.options.tls is None else "https"
+        return f"{scheme}://{host}:{self.port}"
 
     @property
     def ws_url(self) -> str:
@@ -125,8 +177,7 @@ class RelayServer:
 
     async def __aenter__(self) -> "RelayServer":
         options = self.options
-        if not is_realm(options.realm):
-            raise ConfigError(f"{options.realm!r} is no realm", next_step="a realm is a host name")
+        options.check()
         async with contextlib.AsyncExitStack() as stack:
             listening = stack.enter_context(_listen(options.host, options.port))
             self.port = listening.getsockname()[1]
@@ -145,8 +196,14 @@ class RelayServer:
 
     def _compose(self, options: RelayOptions) -> None:
         settings, started = options.settings, options.clock()
-        local = options.realm == "localhost"
-        directory = Directory(options.realm, accept="anyone" if local else "listed")
+        local = options.realm == _LOCAL_REALM
+        directory = Directory(options.realm, accept="anyone" if local else "listed", invites=settings.invites)
+        self.enrolment = Enrolment(directory, is_open=options.is_open, admin=options.admin)
+        strangers = Strangers(
+            failures=settings.failed_logins_per_minute,
+            claims=settings.claims_per_minute,
+            trusted=networks(options.trusted_proxies),
+        )
         path = options.db or MEMORY
         store = SqliteStore(path, realm=options.realm)
         try:
@@ -165,7 +222,8 @@ class RelayServer:
         self._board = Switchboard(self.hub, directory, options.clock, self.telemetry)
         authenticator = Authenticator(directory, started)
         tickets = Tickets(lambda: secrets.token_urlsafe(32))
-        names = (*LOOPBACK_NAMES, options.host) if is_loopback(options.host) else None
+        own_only = is_loopback(options.host) and not options.behind_proxy
+        names = (*LOOPBACK_NAMES, options.host) if own_only else None
         self._entrance = Entrance(origins=options.origins, names=names)
         self._gate = RelayGate(
             entrance=self._entrance,
@@ -174,7 +232,9 @@ class RelayServer:
             tickets=tickets,
             board=self._board,
             settings=settings,
+            strangers=strangers,
         )
+        self._strangers = strangers
         self._routes = Routes(
             info=_info(options, started.wall),
             registry=self._registry,
@@ -182,7 +242,25 @@ class RelayServer:
             tickets=tickets,
             board=self._board,
             settings=settings,
+            enrolment=self.enrolment,
+            strangers=strangers,
+            mint=_mint_invite,
         )
+
+    async def invite_admin(self, ttl_s: int) -> shapes.InviteMade | None:
+        """Make the invite by which the administrator takes his handle, in the place of earlier ones.
+
+        Returns None when there is no administrator, or he has enrolled. Raises `HttpProblem` when it cannot
+        be stored.
+        """
+        directory, admin = self._registry.directory, self.options.admin
+        if admin is None or directory.is_enrolled(admin):
+            return None
+        now, minted = self.options.clock(), _mint_invite()
+        await self._registry.commit(
+            lambda: Decision(directory.invites.reserve(admin, minted, ttl_s, now), created=True)
+        )
+        return shapes.InviteMade(id=minted.id, invite=minted.text, expires_at=now.wall + ttl_s * 1_000)
 
     def _open_calls(
         self, calls: SqliteCalls, settings: Settings, directory: Directory, started: Instant
@@ -218,6 +296,8 @@ class RelayServer:
             self._routes.app(),
             self._entrance,
             self.telemetry,
+            self._strangers,
+            options.clock,
             release_s=settings.unknown_handle_release_ms / 1000,
         )
         config = Config(
@@ -246,7 +326,7 @@ class RelayServer:
             return port
 
         self._server = await asyncio.get_running_loop().create_server(
-            protocol, sock=listening, backlog=_BACKLOG
+            protocol, sock=listening, backlog=_BACKLOG, ssl=options.tls
         )
 
     def _tell_date(self) -> None:
@@ -310,6 +390,11 @@ class RelayServer:
         return False
 
 
+def _mint_invite() -> Minted:
+    # 128 bits of secret (protocol §9); 64 are enough for an id that nobody else is told.
+    return Minted(b64encode(secrets.token_bytes(8)), b64encode(secrets.token_bytes(16)))
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises `ConfigError` with what to do about a port that is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -357,18 +442,25 @@ def run_dev(
 
     Raises `ConfigError` for what cannot be run; nothing was started then.
     """
-    if not is_loopback(host):
-        raise ConfigError(
-            f"a development relay listens on loopback only, not on {host}",
-            next_step="leave --host away, or name 127.0.0.1, ::1 or localhost",
-        )
     options = RelayOptions(
-        host=host, port=port, db=db, edge=edge, settings=Settings().with_values(values or {})
+        host=host, port=port, db=db, edge=edge, settings=DEVELOPMENT.with_values(values or {})
     )
+    run(options, say, _introduce)
+
+
+def run(
+    options: RelayOptions,
+    say: Callable[[str], None],
+    introduce: Callable[[RelayServer, Callable[[str], None]], Awaitable[None]],
+) -> None:
+    """Run a relay until SIGTERM or SIGINT; ``introduce`` says what is served once it runs.
+
+    Raises as `RelayServer` does.
+    """
     # What strangers send is no reason to write a line for each; our own loggers say what matters.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(options, say))
+        runner.run(_run(options, say, introduce))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -380,7 +472,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(options: RelayOptions, say: Callable[[str], None]) -> None:
+async def _run(
+    options: RelayOptions,
+    say: Callable[[str], None],
+    introduce: Callable[[RelayServer, Callable[[str], None]], Awaitable[None]],
+) -> None:
     asked = asyncio.Event()
     pressed = asyncio.Event()
 
@@ -393,7 +489,7 @@ async def _run(options: RelayOptions, say: Callable[[str], None]) -> None:
     async with RelayServer(options) as relay:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, ask)
-        _introduce(relay, say)
+        await introduce(relay, say)
         await asked.wait()
         draining, hurry = asyncio.ensure_future(relay.drain()), asyncio.ensure_future(pressed.wait())
         # One turn of the loop, in which both begin: what is said then is true.
@@ -406,7 +502,7 @@ async def _run(options: RelayOptions, say: Callable[[str], None]) -> None:
     say("Stopped.")
 
 
-def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
+async def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
     options = relay.options
     storage = f"stored in {options.db}" if options.db else "memory storage"
     say(

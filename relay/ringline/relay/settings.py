@@ -62,6 +62,12 @@ TABLE: Final[Mapping[str, Setting]] = {
         "open at once for one handle, both roles together"),
     "KEY_FETCHES_PER_MINUTE": Setting(_Q, limits.KEY_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
         "for keys by one identity"),
+    "INVITES": Setting(_Q, 200, "invites", 0, 100_000,
+        "of one identity kept, those that are over included"),
+    "CLAIMS_PER_MINUTE": Setting(_Q, 20, "requests", 0, 1_000_000,
+        "for a handle from one IPv4 address or IPv6 /64, by whoever is not its owner"),
+    "FAILED_LOGINS_PER_MINUTE": Setting(_Q, 60, "requests", 0, 1_000_000,
+        "and handshakes without a right log-in from one IPv4 address or IPv6 /64"),
     "STORED_CALLS": Setting(_Q, limits.STORED_CALLS, "calls", 0, 10_000_000,
         "durable and unfinished, to one callee"),
     "STORED_REQUEST_BYTES": Setting(_Q, limits.STORED_REQUEST_BYTES, "bytes", 0, 64 * _GIB,
@@ -184,6 +190,9 @@ class Settings:
     frames_per_second: int = _of("FRAMES_PER_SECOND")
     connections_per_identity: int = _of("CONNECTIONS_PER_IDENTITY")
     key_fetches_per_minute: int = _of("KEY_FETCHES_PER_MINUTE")
+    invites: int = _of("INVITES")
+    claims_per_minute: int = _of("CLAIMS_PER_MINUTE")
+    failed_logins_per_minute: int = _of("FAILED_LOGINS_PER_MINUTE")
     stored_calls: int = _of("STORED_CALLS")
     stored_request_bytes: int = _of("STORED_REQUEST_BYTES")
     stored_outcome_bytes: int = _of("STORED_OUTCOME_BYTES")

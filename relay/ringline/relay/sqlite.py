@@ -22,6 +22,12 @@ from ringline.relay.store import (
     CardPublished,
     CardRevoked,
     Change,
+    ClaimFailed,
+    IdentityRemoved,
+    InviteAccepted,
+    InviteForgotten,
+    InviteIssued,
+    InviteWithdrawn,
     PolicySet,
     PrekeyPublished,
     StoreError,
@@ -66,6 +72,8 @@ class SqliteStore:
                     *self._prekeys(run),
                     *self._revocations(run),
                     *self._policies(run),
+                    *self._removals(run),
+                    *self._invites(run),
                 ]
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise StoreError(f"{self.path} holds a row that cannot be read") from error
@@ -217,6 +225,37 @@ class SqliteStore:
         for handle, policy in rows:
             yield PolicySet(handle=handle, policy=_policies.decode(policy))
 
+    def _removals(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute("SELECT handle, removed_at FROM handles WHERE removed_at IS NOT NULL")
+        for handle, at in rows:
+            yield IdentityRemoved(handle=handle, at=at)
+
+    def _invites(self, run: sqlite3.Connection) -> Iterator[Change]:
+        rows = run.execute(
+            "SELECT failures, withdrawn, invite_id, inviter, only_for, secret_hash, label, uses, issued_at,"
+            " expires_at FROM invites ORDER BY issued_at, invite_id"
+        )
+        for failures, withdrawn, invite_id, *issued in rows:
+            inviter, only_for, secret_hash, label, uses, at, expires_at = issued
+            yield InviteIssued(
+                invite_id=invite_id,
+                inviter=inviter,
+                only_for=only_for,
+                secret_hash=secret_hash,
+                label=label,
+                uses=uses,
+                at=at,
+                expires_at=expires_at,
+            )
+            yield from (ClaimFailed(invite_id=invite_id) for _ in range(failures))
+            if withdrawn:
+                yield InviteWithdrawn(invite_id=invite_id)
+        accepted = run.execute(
+            "SELECT invite_id, handle, proof, accepted_at FROM acceptances ORDER BY accepted_at, handle"
+        )
+        for invite_id, handle, proof, at in accepted:
+            yield InviteAccepted(invite_id=invite_id, handle=handle, proof=proof, at=at)
+
 
 def _write(run: sqlite3.Connection, change: Change) -> None:
     match change:
@@ -254,3 +293,31 @@ def _write(run: sqlite3.Connection, change: Change) -> None:
                 "INSERT INTO revocations VALUES (?, ?, ?, ?, ?, ?)",
                 (change.card_id, change.reason, change.ts, change.next_ipk, change.signature, change.at),
             )
+        case IdentityRemoved():
+            run.execute("DELETE FROM invites WHERE inviter = ?", (change.handle,))
+            run.execute("UPDATE handles SET removed_at = ? WHERE handle = ?", (change.at, change.handle))
+        case InviteIssued():
+            run.execute(
+                "INSERT INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+                (
+                    change.invite_id,
+                    change.inviter,
+                    change.only_for,
+                    change.secret_hash,
+                    change.label,
+                    change.uses,
+                    change.at,
+                    change.expires_at,
+                ),
+            )
+        case InviteAccepted():
+            run.execute(
+                "INSERT INTO acceptances VALUES (?, ?, ?, ?)",
+                (change.invite_id, change.handle, change.proof, change.at),
+            )
+        case ClaimFailed():
+            run.execute("UPDATE invites SET failures = failures + 1 WHERE invite_id = ?", (change.invite_id,))
+        case InviteWithdrawn():
+            run.execute("UPDATE invites SET withdrawn = 1 WHERE invite_id = ?", (change.invite_id,))
+        case InviteForgotten():
+            run.execute("DELETE FROM invites WHERE invite_id = ?", (change.invite_id,))

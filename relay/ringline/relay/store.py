@@ -12,7 +12,21 @@ from typing import Literal, Protocol, TypeAlias
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.shapes import Policy
 
-__all__ = ["CardPublished", "CardRevoked", "Change", "PolicySet", "PrekeyPublished", "Store", "StoreError"]
+__all__ = [
+    "CardPublished",
+    "CardRevoked",
+    "Change",
+    "ClaimFailed",
+    "IdentityRemoved",
+    "InviteAccepted",
+    "InviteForgotten",
+    "InviteIssued",
+    "InviteWithdrawn",
+    "PolicySet",
+    "PrekeyPublished",
+    "Store",
+    "StoreError",
+]
 
 
 class StoreError(RinglineError):
@@ -73,7 +87,74 @@ class CardRevoked:
     at: int
 
 
-Change: TypeAlias = CardPublished | PrekeyPublished | PolicySet | CardRevoked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityRemoved:
+    """The handle has no identity any more, and will never have another: peers may still know its key."""
+
+    handle: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteIssued:
+    """An invite by ``inviter``; None: by the relay itself, for the one handle ``only_for``.
+
+    ``secret_hash`` is all that is kept of its secret. Times are Unix ms.
+    """
+
+    invite_id: str
+    inviter: str | None
+    only_for: str | None
+    secret_hash: bytes
+    label: str | None
+    uses: int
+    at: int
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteAccepted:
+    """``handle`` took the invite up; ``proof`` is what he sent along for the inviter."""
+
+    invite_id: str
+    handle: str
+    proof: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFailed:
+    """One more claim of the invite came to nothing."""
+
+    invite_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteWithdrawn:
+    """The inviter wants nobody more to take the invite up."""
+
+    invite_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteForgotten:
+    """The invite is long over, and nobody took it up."""
+
+    invite_id: str
+
+
+Change: TypeAlias = (
+    CardPublished
+    | PrekeyPublished
+    | PolicySet
+    | CardRevoked
+    | IdentityRemoved
+    | InviteIssued
+    | InviteAccepted
+    | ClaimFailed
+    | InviteWithdrawn
+    | InviteForgotten
+)
 
 
 class Store(Protocol):

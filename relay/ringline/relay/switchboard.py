@@ -192,6 +192,10 @@ class Switchboard:
         """End every connection that logged in under a card its owner called back (protocol §10)."""
         self.perform(self.hub.revoke(handle, card_id, self.clock()))
 
+    def remove(self, handle: str) -> None:
+        """End every connection of an identity that was removed, and the calls from and to it."""
+        self.perform(self.hub.remove(handle, self.clock()))
+
     def card_replaced(self, handle: str, card_id: str) -> None:
         """Learn that a card logs in for a limited time from now on."""
         self._note_tenure(handle, card_id)
