@@ -24,7 +24,14 @@ def spec(tmp_path: Path) -> Path:
     """Return a copy of the generator and of what it generated."""
     folder = tmp_path / "spec"
     folder.mkdir()
-    for name in ("build.py", "frames_schema.py", *PAGES):
+    for name in (
+        "build.py",
+        "frames_schema.py",
+        "requirement_coverage.py",
+        "requirements.py",
+        "ringline.md",
+        *PAGES,
+    ):
         shutil.copy(ROOT / "spec" / name, folder)
     return folder
 
