@@ -110,6 +110,8 @@ class DurableCalls:
                 self._ledger.commit()
             except StoreError as error:
                 self.fail(error, now)
+            else:
+                self._counters["store_commits"] += 1
 
     def open(self, now: Instant) -> None:
         """Take up what is stored, after the start or when the store works again. Raises `StoreError`."""

@@ -27,6 +27,7 @@ from ringline.relay.effects import CancelAnswer
 from ringline.relay.enrolment import Enrolment
 from ringline.relay.gate import is_websocket_target
 from ringline.relay.invites import Minted
+from ringline.relay.metrics import CONTENT_TYPE, render
 from ringline.relay.problem import Answer
 from ringline.relay.publication import Publication, read_publication
 from ringline.relay.registry import Registry
@@ -101,6 +102,7 @@ class Routes:
             ("/v1/relay", {"GET": self._relay}),
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
+            ("/metrics", {"GET": self._metrics}),
             (handle, {"GET": self._get_keys, "PUT": self._put_keys, "DELETE": self._delete_handle}),
             (f"{handle}/prekeys", {"PUT": self._put_prekeys}),
             (f"{handle}/policy", {"GET": self._get_policy, "PUT": self._put_policy}),
@@ -140,14 +142,23 @@ class Routes:
         if fault is not None:
             reasons.append(f"the store cannot be written: {fault}")
         status = 503 if reasons else 200
+        ready: dict[str, object] = {"ready": not reasons}
         # protocol §9: the reasons are for whoever is on this machine, and not for its proxy's guests.
-        peer = request.client.host if request.client is not None else ""
-        local = peer.startswith(_LOOPBACK) and not _forwarded(request)
-        ready = {"ready": not reasons} | ({"reasons": reasons} if local else {})
+        if _is_local(request):
+            ready["reasons"] = reasons
+            # Nothing that stops calls, and nothing that may stay so.
+            ready["warnings"] = [] if self._board.warning is None else [self._board.warning]
         response = _reply(ready, status)
         if reasons:
             response.headers["retry-after"] = "1"
         return response
+
+    async def _metrics(self, request: Request) -> Response:
+        if not _is_local(request):
+            # For all others the route does not exist.
+            raise HttpProblem(code="not_found")
+        headers = {"content-type": CONTENT_TYPE, "cache-control": "no-store"}
+        return Response(render(self._board.telemetry.snapshot()), 200, headers)
 
     async def _upgrade(self, request: Request) -> Response:
         _handle(request)
@@ -443,8 +454,11 @@ def _authorization(request: Request) -> str | None:
     return values[0] if len(values) == 1 else None
 
 
-def _forwarded(request: Request) -> bool:
-    return "x-forwarded-for" in request.headers or "forwarded" in request.headers
+def _is_local(request: Request) -> bool:
+    """True for a request of this machine that it did not pass on for somebody else."""
+    peer = request.client.host if request.client is not None else ""
+    passed_on = "x-forwarded-for" in request.headers or "forwarded" in request.headers
+    return peer.startswith(_LOOPBACK) and not passed_on
 
 
 async def _gone(request: Request) -> None:

@@ -218,8 +218,10 @@ class RelayServer:
             store.close()
             raise
         directory.met = self.hub.parties
-        self.telemetry = Telemetry(self.hub.snapshot)
-        self._board = Switchboard(self.hub, directory, options.clock, self.telemetry)
+        self.telemetry = Telemetry(self.hub.snapshot, self._calls.snapshot)
+        self._board = Switchboard(
+            self.hub, directory, options.clock, self.telemetry, warning=lambda: self._calls.trouble
+        )
         authenticator = Authenticator(directory, started)
         tickets = Tickets(lambda: secrets.token_urlsafe(32))
         own_only = is_loopback(options.host) and not options.behind_proxy
@@ -511,7 +513,7 @@ async def _introduce(relay: RelayServer, say: Callable[[str], None]) -> None:
     )
     say(f"  Relay     {relay.ws_url}")
     say(f"  HTTP      {relay.url}/v1/relay")
-    say(f"  Health    {relay.url}/readyz")
+    say(f"  Health    {relay.url}/readyz  {relay.url}/metrics")
     if options.db is None:
         say("  Durable calls are kept in memory too, and forgotten when this relay stops.")
         say("  Keep data with  --db relay.db      Stop with  Ctrl-C")

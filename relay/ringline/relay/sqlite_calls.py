@@ -321,7 +321,7 @@ class SqliteCalls:
         if self._upkeep is None:
             return {}
         return {
-            "now_store_bytes": self.size(),
+            "now_store_bytes": self._upkeep.file_bytes() + self._upkeep.log_bytes(),
             "now_store_log_bytes": self._upkeep.log_bytes(),
             "now_erasure_late": int(self._upkeep.trouble is not None),
             "upkeep_failures": self._upkeep.failures,

@@ -6,7 +6,7 @@ one is looked at.
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, assert_never, final
 
@@ -32,8 +32,18 @@ _TENURE_LOOK_S: Final = 60.0
 class Switchboard:
     """All open connections of a relay and the hub behind them. One event loop's own."""
 
-    def __init__(self, hub: Hub, directory: Directory, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        directory: Directory,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        warning: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``warning`` tells what is wrong with the store although it works."""
         self.hub = hub
+        self._warning = warning
         self.telemetry = telemetry
         self.clock = clock
         self._directory = directory
@@ -80,33 +90,45 @@ class Switchboard:
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the hub said, in its order, and set the timer for what it wants next."""
         for effect in effects:
-            match effect:
-                case Send():
-                    line = self._lines.get(effect.connection)
-                    if line is not None:
-                        line.send(codec.encode(effect.frame))
-                case Close():
-                    line = self._lines.get(effect.connection)
-                    if line is not None:
-                        line.close(effect.code, effect.reason)
-                case Decided():
-                    cancel = self._cancels.get(effect.request)
-                    if cancel is not None and not cancel.done():
-                        cancel.set_result(effect.answer)
-                case Retire():
-                    for waiter in self._waiting.pop(effect.call_id, ()):
-                        if not waiter.done():
-                            waiter.set_result(None)
-                case _:
-                    assert_never(effect)
+            try:
+                self._do(effect)
+            except Exception as error:
+                # The effects behind it are others' and must not be lost with it.
+                self.telemetry.fault(f"a {type(effect).__name__} of the hub", error)
         if self._drained is not None and self.hub.drained():
             self._drained.set()
         if self._commit is None and self.hub.unsaved:
             # What else arrives in this turn of the loop is in the same transaction.
-            self._commit = self._loop.call_soon(self.commit)
+            self._commit = self._loop.call_soon(self._end_turn)
         self._arm()
 
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                line = self._lines.get(effect.connection)
+                if line is not None:
+                    line.send(codec.encode(effect.frame))
+            case Close():
+                line = self._lines.get(effect.connection)
+                if line is not None:
+                    line.close(effect.code, effect.reason)
+            case Decided():
+                cancel = self._cancels.get(effect.request)
+                if cancel is not None and not cancel.done():
+                    cancel.set_result(effect.answer)
+            case Retire():
+                for waiter in self._waiting.pop(effect.call_id, ()):
+                    if not waiter.done():
+                        waiter.set_result(None)
+            case _:
+                assert_never(effect)
+
     # --- what is stored
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with the store although it works, None when nothing is."""
+        return self._warning()
 
     @property
     def fault(self) -> str | None:
@@ -119,6 +141,16 @@ class Switchboard:
             self._commit.cancel()
             self._commit = None
         self.perform(self.hub.commit(self.clock()))
+
+    def _end_turn(self) -> None:
+        try:
+            self.commit()
+        except Exception as error:
+            # Else the loop would log it with its text. What was written is in doubt: nothing of it is said.
+            self.telemetry.fault("the end of a turn", error)
+            if self.hub.durable is not None:
+                self.hub.durable.fail(StoreError("the relay has met a fault of its own"), self.clock())
+            self._tick()
 
     @contextmanager
     def settled(self) -> Generator[None]:
@@ -215,6 +247,13 @@ class Switchboard:
 
     def _look(self) -> None:
         self._tenure_timer = None
+        try:
+            self._end_tenures()
+        except Exception as error:
+            self.telemetry.fault("the look at the cards", error)
+        self._look_later()
+
+    def _end_tenures(self) -> None:
         now = self.clock()
         for handle, card_id in self._tenures.due(now.wall):
             end = self._directory.logs_in_until(handle, card_id)
@@ -222,7 +261,6 @@ class Switchboard:
                 self.perform(self.hub.close_card(handle, card_id, now))
             elif self.connections_of(handle):
                 self._tenures.note(handle, card_id, end)
-        self._look_later()
 
     # --- the timer
 
@@ -239,11 +277,13 @@ class Switchboard:
         self._timer = self._loop.call_later(max(0, due - self.clock().mono) / 1000, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
-        now = self.clock()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         try:
-            self.perform(self.hub.tick(now))
-        finally:
+            self.perform(self.hub.tick(self.clock()))
+        except Exception as error:
+            self.telemetry.fault("a timer", error)
             self._arm()
 
     # --- the end

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from ringline.protocol.whereabouts import whereabouts
+
 __all__ = ["Telemetry"]
 
 logger: Final = logging.getLogger("ringline.relay.connections")
@@ -18,9 +20,9 @@ logger: Final = logging.getLogger("ringline.relay.connections")
 class Telemetry:
     """Counters since the start, and the one place that logs connections."""
 
-    def __init__(self, core: Callable[[], Mapping[str, int]]) -> None:
-        """``core`` returns what the hub counts."""
-        self._core = core
+    def __init__(self, *sources: Callable[[], Mapping[str, int]]) -> None:
+        """``sources`` return what others count: the hub, the store."""
+        self._sources = sources
         self._counters: Counter[str] = Counter()
 
     def opened(self, connection: int, role: str, handle: str) -> None:
@@ -41,6 +43,14 @@ class Telemetry:
         """An HTTP request was answered."""
         self._counters[f"requests_{status}"] += 1
 
+    def fault(self, what: str, error: BaseException) -> None:
+        """Something of the relay itself raised: log where, and nothing that it says."""
+        self._counters["faults"] += 1
+        logger.error("%s raised %s", what, whereabouts(error))
+
     def snapshot(self) -> dict[str, int]:
         """Return every counter and present number by name."""
-        return dict(self._core()) | dict(self._counters)
+        found: dict[str, int] = {}
+        for source in self._sources:
+            found |= source()
+        return found | self._counters

@@ -125,10 +125,11 @@ class Upkeep:
 
     def log_bytes(self) -> int:
         """Return the size of the write-ahead log."""
-        try:
-            return os.stat(self._log).st_size
-        except OSError:
-            return 0
+        return _bytes_of(self._log)
+
+    def file_bytes(self) -> int:
+        """Return the size of the file as it is on the disk: what is in the log only is not in it yet."""
+        return _bytes_of(self._path)
 
     def round(self) -> bool:
         """Do one round now; True if the log is empty after it. Bounded; waits for nobody who reads."""
@@ -272,3 +273,10 @@ class Upkeep:
         elif done and self.trouble is not None:
             self.trouble = None
             logger.warning("the log of the database could be emptied again")
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -7,7 +7,7 @@ from ringline.relay.telemetry import Telemetry
 
 def test_counters_stand_beside_those_of_the_hub(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "ringline.relay")
-    telemetry = Telemetry(lambda: {"now_calls": 3})
+    telemetry = Telemetry(lambda: {"now_calls": 3}, lambda: {"now_store_bytes": 4})
     telemetry.opened(7, "caller", "alice")
     telemetry.closed(7, 1000, True)
     telemetry.closed(8, None, False)
@@ -16,6 +16,7 @@ def test_counters_stand_beside_those_of_the_hub(caplog: pytest.LogCaptureFixture
     telemetry.answered(200)
     assert telemetry.snapshot() == {
         "now_calls": 3,
+        "now_store_bytes": 4,
         "connections_caller": 1,
         "connections_closed": 1,
         "connections_lost": 1,
@@ -23,3 +24,12 @@ def test_counters_stand_beside_those_of_the_hub(caplog: pytest.LogCaptureFixture
         "requests_200": 2,
     }
     assert [record.levelname for record in caplog.records if "alice" in record.getMessage()] == ["DEBUG"]
+
+
+def test_a_fault_is_counted_and_logged_without_what_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry = Telemetry()
+    telemetry.fault("a timer", RuntimeError("secret text"))
+    assert telemetry.snapshot() == {"faults": 1}
+    assert "a timer raised RuntimeError" in caplog.text
+    assert "secret" not in caplog.text
+    assert [record.exc_info for record in caplog.records] == [None]
