@@ -28,6 +28,7 @@ USES: Final = (
     "seed",
     "fingerprint",
     "safety",
+    "invite",
 )
 """Every use that has a label. ``auth`` is reserved and deliberately absent (envelope §3.6)."""
 
