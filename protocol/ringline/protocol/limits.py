@@ -47,6 +47,7 @@ __all__ = [
     "KEY_FETCHES_PER_MINUTE",
     "LEASE_MS",
     "LISTENER_FRAME_BYTES",
+    "LOG_FETCHES_PER_MINUTE",
     "MESSAGE_BYTES",
     "OFFERS",
     "OUTCOME_CAP_BYTES",
@@ -162,6 +163,7 @@ PREKEY_SECRET_TAIL_MS: Final = DURABLE_LIFE_MS + 2 * ENVELOPE_SKEW_MS
 CARD_GRACE_MS: Final = 96 * 3_600_000  # a replaced card still counts for sealed calls
 CARD_LOGIN_GRACE_MS: Final = 48 * 3_600_000  # a replaced card still logs in
 KEY_FETCHES_PER_MINUTE: Final = 60
+LOG_FETCHES_PER_MINUTE: Final = 300  # to read a long log takes less log-ins than one identity may have live
 
 # --- invites (protocol §9)
 INVITE_USES: Final = 8  # handles that one invite may be for

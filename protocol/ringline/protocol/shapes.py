@@ -186,6 +186,7 @@ class SupersededKeys(_Response, frozen=True, kw_only=True):
     card: Binary
     card_sig: Binary
     revoked: list[HashText]
+    log_index: UnixMs | UnsetType = UNSET
 
 
 class Published(_Response, frozen=True, kw_only=True):
@@ -198,7 +199,10 @@ class Published(_Response, frozen=True, kw_only=True):
 
 
 class RelayInfo(_Response, frozen=True, kw_only=True):
-    """Answer of ``GET /v1/relay``; ``limits`` and ``budgets`` map names to integers."""
+    """Answer of ``GET /v1/relay``; ``limits`` and ``budgets`` map names to integers.
+
+    ``log_key`` is the public key of the key log of a relay that has one, Ed25519.
+    """
 
     realm: Annotated[str, Meta(pattern=names.REALM)]
     version: str
@@ -208,6 +212,7 @@ class RelayInfo(_Response, frozen=True, kw_only=True):
     limits: dict[str, int]
     budgets: dict[str, int]
     started_at: UnixMs
+    log_key: Binary | UnsetType = UNSET
 
 
 class CallRecord(_Response, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from ringline.protocol.errors import BadSignature, HttpProblem, ProtocolError, W
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import CARD_GRACE_MS, CARD_LOGIN_GRACE_MS
+from ringline.protocol.logentry import LogEntry
 from ringline.protocol.prekeys import SignedPrekey
 from ringline.protocol.shapes import (
     Keys,
@@ -29,12 +30,14 @@ from ringline.protocol.shapes import (
 )
 from ringline.protocol.statements import check_replacement
 from ringline.relay.invites import InviteBook
+from ringline.relay.keylog import KeyLog
 from ringline.relay.publication import Publication, read_prekey, read_revocation, refusing_malformed
 from ringline.relay.store import (
     CardPublished,
     CardRevoked,
     Change,
     IdentityRemoved,
+    LogAppended,
     PolicySet,
     PrekeyPublished,
 )
@@ -116,15 +119,18 @@ class Directory:
         accept: Accept = "listed",
         met: Callable[[str, str, Instant], bool] | None = None,
         invites: int = 0,
+        log: KeyLog | None = None,
     ) -> None:
         """Start empty.
 
         ``accept`` is the policy of a handle whose owner has set none. ``met`` tells whether two
         handles were the two sides of a call within the last 96 h; without it none were. ``invites`` is how
-        many are kept of one inviter, 0 for any number.
+        many are kept of one inviter, 0 for any number. ``log`` gets every card, succession and revocation;
+        without it there is no key log.
         """
         self.realm = realm
         self.met = met
+        self.log = log
         self.invites = InviteBook(invites)
         self._default = Policy(offline=False, accept=accept, allow=[], block=[])
         self._enrolled: dict[str, _Enrolment] = {}
@@ -201,6 +207,7 @@ class Directory:
             prekey_sig=b64encode(entry.prekey_sig),
             revoked=list(entry.revoked),
             succession=entry.succession,
+            log_index=self._log_index(entry.current.id),
         )
 
     def superseded(self, handle: str, card_id: str, asker: str, now: Instant) -> SupersededKeys | None:
@@ -214,6 +221,7 @@ class Directory:
             card=b64encode(held.card.encode()),
             card_sig=b64encode(held.signature),
             revoked=list(entry.revoked),
+            log_index=self._log_index(card_id),
         )
 
     def _visible(self, handle: str, asker: str, now: Instant) -> _Enrolment | None:
@@ -257,11 +265,11 @@ class Directory:
                 raise HttpProblem(
                     "the first card of a handle has serial 1 and no succession", code="conflict"
                 )
-            return Decision(_publication(offer, now), created=True)
+            return Decision(self._publication(offer, now), created=True)
         if b64encode(card.id) == entry.current.id:
             return self._republish(entry, offer, now)
         self._check_follows(entry, offer, now)
-        return Decision(_publication(offer, now))
+        return Decision(self._publication(offer, now))
 
     def continues(self, offer: Publication) -> bool:
         """True when a publication is that of the identity which has the handle, or of its rightful heir."""
@@ -361,7 +369,7 @@ class Directory:
             next_ipk=statement.next_ipk,
             at=now.wall,
         )
-        return Decision((change,), created=True)
+        return Decision((change, *self._logged(statement)), created=True)
 
     def remove(self, handle: str, now: Instant) -> Decision:
         """Decide on the removal of an identity. Raises `HttpProblem` (404) for one that is not enrolled."""
@@ -387,6 +395,9 @@ class Directory:
                 entry = self._enrolled[change.handle]
                 entry.cards[change.card_id].revoked = True
                 entry.revoked.append(change.card_id)
+            case LogAppended():
+                if self.log is not None:
+                    self.log.apply(change)
             case IdentityRemoved():
                 del self._enrolled[change.handle]
                 self._removed.add(change.handle)
@@ -412,6 +423,17 @@ class Directory:
     def _card(self, handle: str, card_id: str) -> HeldCard | None:
         entry = self._enrolled.get(handle)
         return None if entry is None else entry.cards.get(card_id)
+
+    def _publication(self, offer: Publication, now: Instant) -> tuple[Change, ...]:
+        statements = [offer.card] if offer.succession is None else [offer.succession, offer.card]
+        return *_publication(offer, now), *self._logged(*statements)
+
+    def _logged(self, *statements: LogEntry) -> tuple[LogAppended, ...]:
+        return () if self.log is None else self.log.next(statements)
+
+    def _log_index(self, card_id: str) -> int | UnsetType:
+        index = None if self.log is None else self.log.index_of(card_id)
+        return UNSET if index is None else index
 
 
 def _check_rate(entry: _Enrolment, now: Instant) -> None:

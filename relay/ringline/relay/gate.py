@@ -17,14 +17,12 @@ from ringline.relay.auth import Authenticator, Login
 from ringline.relay.directory import Directory
 from ringline.relay.edge import Accepted, Handshake, Receiver, Refused
 from ringline.relay.entrance import Entrance
+from ringline.relay.keylog import FEATURE, KeyLog
 from ringline.relay.settings import Settings
 from ringline.relay.strangers import Strangers
 from ringline.relay.switchboard import CallerLine, ListenerLine, Switchboard
 
-__all__ = ["FEATURES", "RelayGate", "is_websocket_target"]
-
-FEATURES: Final[tuple[str, ...]] = ()
-"""Features of this relay that a connection may ask for (protocol §2.1)."""
+__all__ = ["RelayGate", "features", "is_websocket_target"]
 
 _ROUTE: Final = re.compile(r"/v1/(call|listen)/([a-z0-9][a-z0-9-]{1,30})")
 _CAPACITY: Final = re.compile(r"[1-9][0-9]{0,2}|1000")
@@ -34,6 +32,11 @@ _FIELDS: Final = 16
 def is_websocket_target(target: str) -> bool:
     """True when ``target``, a path with or without query, is one that a ticket can open."""
     return _ROUTE.fullmatch(target.partition("?")[0]) is not None
+
+
+def features(log: KeyLog | None) -> list[str]:
+    """Return the features of a relay, each of which a connection may ask for (protocol §2.1)."""
+    return [] if log is None else [FEATURE]
 
 
 @final
@@ -106,7 +109,7 @@ class RelayGate:
         if SUBPROTOCOL not in request.subprotocols():
             raise HttpProblem(f"the subprotocol {SUBPROTOCOL} is required", code="malformed")
         if role == "call":
-            _parameters(query, required=(), optional=("features",))
+            self._parameters(query, required=(), optional=("features",))
             self._check_limits(login)
             return CallerLine(self._board, login, handle)
         line = self._listener(login, query)
@@ -129,7 +132,7 @@ class RelayGate:
         return Login(*bought) if self._directory.login_card(*bought, now) is not None else None
 
     def _listener(self, login: Login, query: str) -> ListenerLine:
-        given = _parameters(
+        given = self._parameters(
             query, required=("instance", "boot", "capacity"), optional=("durable", "features")
         )
         for name in ("instance", "boot"):
@@ -148,6 +151,16 @@ class RelayGate:
             durable="durable" not in given,
         )
 
+    def _parameters(
+        self, query: str, *, required: tuple[str, ...], optional: tuple[str, ...]
+    ) -> Mapping[str, str]:
+        given = _parameters(query, required=required, optional=optional)
+        asked = given.get("features")
+        # protocol §2.1: an upgrade that succeeds means that all are on.
+        if asked is not None and not set(asked.split(",")) <= set(features(self._directory.log)):
+            raise HttpProblem("a feature in the query is not one of this relay's", code="malformed")
+        return given
+
     def _check_limits(self, login: Login) -> None:
         most = self._settings.connections_per_identity
         if most and self._board.connections_of(login.handle) >= most:
@@ -159,7 +172,7 @@ class RelayGate:
 def _parameters(query: str, *, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, str]:
     """Return the parameters of an upgrade: known ones, each once.
 
-    Raises `HttpProblem` (400), also for a feature that this relay does not have (protocol §2.1).
+    Raises `HttpProblem` (400).
     """
     try:
         pairs = (
@@ -180,7 +193,4 @@ def _parameters(query: str, *, required: tuple[str, ...], optional: tuple[str, .
     if len(given) != len(pairs) or not set(required) <= given.keys() <= {*required, *optional}:
         allowed = ", ".join((*required, *optional))
         raise HttpProblem(f"the query takes each of {allowed} at most once", code="malformed")
-    features = given.get("features")
-    if features is not None and not set(features.split(",")) <= set(FEATURES):
-        raise HttpProblem("a feature in the query is not one of this relay's", code="malformed")
     return given

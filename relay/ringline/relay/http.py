@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, final
 
@@ -27,6 +27,7 @@ from ringline.relay.effects import CancelAnswer
 from ringline.relay.enrolment import Enrolment
 from ringline.relay.gate import is_websocket_target
 from ringline.relay.invites import Minted
+from ringline.relay.keylog_http import LogRoutes
 from ringline.relay.metrics import CONTENT_TYPE, render
 from ringline.relay.problem import Answer
 from ringline.relay.publication import Publication, read_publication
@@ -92,13 +93,22 @@ class Routes:
         self._mint = mint
         self._fetches: Window[str] = Window(settings.key_fetches_per_minute, _MINUTE_MS)
         self._waits: dict[str, int] = {}
+        self._log: LogRoutes | None = None
+        if self._directory.log is not None:
+            self._log = LogRoutes(
+                self._directory.log,
+                registry,
+                login=self._login,
+                clock=board.clock,
+                per_minute=settings.log_fetches_per_minute,
+            )
         self.stopping = False
         """True while the relay drains: ``readyz`` is red, and nobody waits for a call's end any more."""
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
         handle, call = "/v1/handles/{handle}", "/v1/calls/{call_id}"
-        table: tuple[tuple[str, dict[str, _Endpoint]], ...] = (
+        table: tuple[tuple[str, Mapping[str, _Endpoint]], ...] = (
             ("/v1/relay", {"GET": self._relay}),
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
@@ -118,6 +128,7 @@ class Routes:
             ("/v1/call/{handle}", {"GET": self._upgrade}),
             ("/v1/listen/{handle}", {"GET": self._upgrade}),
         )
+            *(() if self._log is None else self._log.table()),
         app = Starlette(
             routes=[Route(path, _by_method(methods), methods=list(methods)) for path, methods in table],
             exception_handlers={HttpProblem: _on_problem, HTTPException: _on_routing, Exception: _on_fault},
@@ -428,7 +439,7 @@ class Routes:
         return handle
 
 
-def _by_method(endpoints: dict[str, _Endpoint]) -> _Endpoint:
+def _by_method(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
     async def dispatch(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         return await endpoints[method](request)

@@ -186,5 +186,25 @@ CREATE TABLE acceptances (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY, _CALLS, _INVITES)
+_KEY_LOG: Final = """
+-- Every statement that was published, as signed bytes and signatures, in the order of the key log.
+CREATE TABLE log_entries (
+    number  INTEGER PRIMARY KEY CHECK (number >= 0),
+    entry   BLOB NOT NULL,
+    -- The card that the entry is; null for the other statements.
+    card_id TEXT UNIQUE
+) STRICT;
+
+CREATE TRIGGER log_entries_are_never_rewritten BEFORE UPDATE ON log_entries
+BEGIN
+    SELECT raise(ABORT, 'the key log is only added to');
+END;
+
+CREATE TRIGGER log_entries_are_never_removed BEFORE DELETE ON log_entries
+BEGIN
+    SELECT raise(ABORT, 'the key log is only added to');
+END;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_DIRECTORY, _CALLS, _INVITES, _KEY_LOG)
 """Step n leads from `user_version` n to n + 1."""

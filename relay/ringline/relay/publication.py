@@ -26,7 +26,14 @@ from ringline.protocol.shapes import (
 from ringline.protocol.signing import PUBLIC_BYTES, SIGNATURE_BYTES, check_public, verify
 from ringline.protocol.statements import Reason, Revocation, SignedRevocation, SignedSuccession, Succession
 
-__all__ = ["Publication", "read_prekey", "read_publication", "read_revocation", "refusing_malformed"]
+__all__ = [
+    "Publication",
+    "read_prekey",
+    "read_publication",
+    "read_revocation",
+    "read_succession",
+    "refusing_malformed",
+]
 
 _SKEW_MS: Final = TOKEN_SKEW_S * 1000
 
@@ -69,7 +76,7 @@ def read_publication(body: KeysPublication, *, realm: str, now: Instant) -> Publ
         _check_prekey(prekey, card.card, now)
         if body.succession is UNSET:
             return Publication(card, prekey, None, None)
-        succession = _succession(body.succession)
+        succession = read_succession(body.succession)
     return Publication(card, prekey, succession, body.succession)
 
 
@@ -104,8 +111,11 @@ def read_revocation(body: RevocationStatement) -> SignedRevocation:
         )
 
 
-def _succession(body: SuccessionStatement) -> SignedSuccession:
-    """The succession, its new key fit for use and its signature by that key verified."""
+def read_succession(body: SuccessionStatement) -> SignedSuccession:
+    """Return the succession, its new key fit for use and its signature by that key verified.
+
+    Raises `EncodingError`, `StatementError`, `WeakKey` or `BadSignature`.
+    """
     statement = Succession(
         old_card_id=b64decode(body.old_card_id, length=HASH_BYTES),
         new_ipk=b64decode(body.new_ipk, length=PUBLIC_BYTES),

@@ -7,7 +7,7 @@ that change something wait for it, one after the other. (Durable calls are writt
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, final
 
@@ -15,7 +15,8 @@ import msgspec
 
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError
 from ringline.relay.directory import Decision, Directory
-from ringline.relay.store import Store, StoreError
+from ringline.relay.keylog import unlogged
+from ringline.relay.store import Change, Store, StoreError
 
 __all__ = ["Registry"]
 
@@ -42,8 +43,10 @@ class Registry:
         self._checked_at: float | None = None
         self._closed = False
         try:
-            for change in store.load():
+            stored = list(store.load())
+            for change in stored:
                 directory.apply(change)
+            self._catch_up(stored)
         except (RinglineError, msgspec.MsgspecError, KeyError, ValueError) as error:
             why = error if isinstance(error, RinglineError) else "what it holds does not fit together"
             raise ConfigError(
@@ -78,6 +81,21 @@ class Registry:
                 for change in decision.changes:
                     self.directory.apply(change)
             return decision
+
+    async def log_entries(self, start: int, end: int) -> list[bytes]:
+        """Return entries of the key log, as `Store.log_entries` does."""
+        return await self._run(lambda: self._store.log_entries(start, end))
+
+    def _catch_up(self, stored: Sequence[Change]) -> None:
+        """Begin the key log of a database that is older than it. Raises `StoreError`, `ValueError`."""
+        if self.directory.log is None:
+            return
+        missing = unlogged(self.directory.log, stored)
+        if missing:
+            self._store.write(missing)
+            for change in missing:
+                self.directory.apply(change)
+            logger.info("the key log begins with %d statements that were stored before", len(missing))
 
     async def fault(self) -> str | None:
         """Return why the store cannot be written now, None when it can; looked up every few seconds."""

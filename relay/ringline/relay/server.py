@@ -20,6 +20,7 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Final, cast, final
 
+from msgspec import UNSET
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -31,6 +32,7 @@ from ringline.protocol.faults import fault_points
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.names import is_handle, is_realm
+from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES
 from ringline.relay.auth import Authenticator
 from ringline.relay.clock import Clock, system_clock
@@ -39,10 +41,11 @@ from ringline.relay.doorkeeper import Doorkeeper
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
 from ringline.relay.enrolment import Enrolment
 from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
-from ringline.relay.gate import FEATURES, RelayGate
+from ringline.relay.gate import RelayGate, features
 from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
 from ringline.relay.invites import Minted
+from ringline.relay.keylog import KeyLog
 from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
@@ -197,8 +200,6 @@ class RelayServer:
     def _compose(self, options: RelayOptions) -> None:
         settings, started = options.settings, options.clock()
         local = options.realm == _LOCAL_REALM
-        directory = Directory(options.realm, accept="anyone" if local else "listed", invites=settings.invites)
-        self.enrolment = Enrolment(directory, is_open=options.is_open, admin=options.admin)
         strangers = Strangers(
             failures=settings.failed_logins_per_minute,
             claims=settings.claims_per_minute,
@@ -207,10 +208,19 @@ class RelayServer:
         path = options.db or MEMORY
         store = SqliteStore(path, realm=options.realm)
         try:
+            # Without a file it would be a new log at every start, which clients take for a lie.
+            log = None if options.db is None else KeyLog(options.realm, _log_key(store))
+            directory = Directory(
+                options.realm,
+                accept="anyone" if local else "listed",
+                invites=settings.invites,
+                log=log,
+            )
             self._registry = Registry(directory, store, blocking=path != MEMORY)
         except ConfigError:
             store.close()
             raise
+        self.enrolment = Enrolment(directory, is_open=options.is_open, admin=options.admin)
         try:
             self._calls = SqliteCalls(path, now=lambda: options.clock().wall)
             self.hub = self._open_calls(self._calls, settings, directory, started)
@@ -238,7 +248,7 @@ class RelayServer:
         )
         self._strangers = strangers
         self._routes = Routes(
-            info=_info(options, started.wall),
+            info=_info(options, started.wall, log),
             registry=self._registry,
             authenticator=authenticator,
             tickets=tickets,
@@ -410,21 +420,32 @@ def _listen(host: str, port: int) -> socket.socket:
         another = port + 1 if port < _PORT_MAX else DEFAULT_PORT
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            next_step=f"stop what uses that port, or take another: ringline relay dev --port {another}",
+            next_step=f"stop what uses that port, or take another: --port {another}",
         ) from None
     return listening
 
 
-def _info(options: RelayOptions, started: int) -> shapes.RelayInfo:
+def _log_key(store: SqliteStore) -> SigningKey:
+    try:
+        return store.log_key()
+    except StoreError as error:
+        raise ConfigError(
+            f"the key log cannot be read: {error}",
+            next_step="restore the database from a copy, or name another file with --db",
+        ) from None
+
+
+def _info(options: RelayOptions, started: int, log: KeyLog | None) -> shapes.RelayInfo:
     return shapes.RelayInfo(
         realm=options.realm,
         version=version("ringline"),
         protocols=[SUBPROTOCOL],
         suites=list(SUITES),
-        features=list(FEATURES),
+        features=features(log),
         limits=options.settings.limits(),
         budgets=options.settings.budgets(),
         started_at=started,
+        log_key=UNSET if log is None else b64encode(log.key.public),
     )
 
 

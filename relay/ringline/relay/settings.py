@@ -62,6 +62,8 @@ TABLE: Final[Mapping[str, Setting]] = {
         "open at once for one handle, both roles together"),
     "KEY_FETCHES_PER_MINUTE": Setting(_Q, limits.KEY_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
         "for keys by one identity"),
+    "LOG_FETCHES_PER_MINUTE": Setting(_Q, limits.LOG_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
+        "to the key log by one identity"),
     "INVITES": Setting(_Q, 200, "invites", 0, 100_000,
         "of one identity kept, those that are over included"),
     "CLAIMS_PER_MINUTE": Setting(_Q, 20, "requests", 0, 1_000_000,
@@ -190,6 +192,7 @@ class Settings:
     frames_per_second: int = _of("FRAMES_PER_SECOND")
     connections_per_identity: int = _of("CONNECTIONS_PER_IDENTITY")
     key_fetches_per_minute: int = _of("KEY_FETCHES_PER_MINUTE")
+    log_fetches_per_minute: int = _of("LOG_FETCHES_PER_MINUTE")
     invites: int = _of("INVITES")
     claims_per_minute: int = _of("CLAIMS_PER_MINUTE")
     failed_logins_per_minute: int = _of("FAILED_LOGINS_PER_MINUTE")

@@ -15,9 +15,11 @@ from typing import Final, final
 
 import msgspec
 
-from ringline.protocol.errors import ConfigError
+from ringline.protocol.errors import ConfigError, EncodingError
 from ringline.protocol.shapes import Policy
+from ringline.protocol.signing import SigningKey
 from ringline.relay.database import MEMORY, check_integrity, connect, prepare, unusable
+from ringline.relay.keylog_store import append_entry, entries_between, load_entries, log_key
 from ringline.relay.store import (
     CardPublished,
     CardRevoked,
@@ -28,6 +30,7 @@ from ringline.relay.store import (
     InviteForgotten,
     InviteIssued,
     InviteWithdrawn,
+    LogAppended,
     PolicySet,
     PrekeyPublished,
     StoreError,
@@ -72,6 +75,7 @@ class SqliteStore:
                     *self._prekeys(run),
                     *self._revocations(run),
                     *self._policies(run),
+                    *load_entries(run),
                     *self._removals(run),
                     *self._invites(run),
                 ]
@@ -83,6 +87,19 @@ class SqliteStore:
         with self._transaction() as run:
             for change in changes:
                 _write(run, change)
+
+    def log_entries(self, start: int, end: int) -> list[bytes]:
+        """See `Store.log_entries`."""
+        with self._statement() as run:
+            return entries_between(run, start, end)
+
+    def log_key(self) -> SigningKey:
+        """Return the key of the key log; the first time, one is made. Raises `StoreError`."""
+        try:
+            with self._transaction() as run:
+                return log_key(run)
+        except (EncodingError, ValueError) as error:
+            raise StoreError(f"{self.path} holds no key of the key log that can be read") from error
 
     def check(self) -> None:
         """See `Store.check`. Writes one row, since a full disk shows itself in no other way."""
@@ -293,6 +310,8 @@ def _write(run: sqlite3.Connection, change: Change) -> None:
                 "INSERT INTO revocations VALUES (?, ?, ?, ?, ?, ?)",
                 (change.card_id, change.reason, change.ts, change.next_ipk, change.signature, change.at),
             )
+        case LogAppended():
+            append_entry(run, change)
         case IdentityRemoved():
             run.execute("DELETE FROM invites WHERE inviter = ?", (change.handle,))
             run.execute("UPDATE handles SET removed_at = ? WHERE handle = ?", (change.at, change.handle))

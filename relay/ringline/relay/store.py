@@ -22,6 +22,7 @@ __all__ = [
     "InviteForgotten",
     "InviteIssued",
     "InviteWithdrawn",
+    "LogAppended",
     "PolicySet",
     "PrekeyPublished",
     "Store",
@@ -143,6 +144,18 @@ class InviteForgotten:
     invite_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogAppended:
+    """The next entry of the key log, written together with the statement that it holds.
+
+    ``card_id`` is that of the card which the entry is, None for another statement.
+    """
+
+    index: int
+    entry: bytes
+    card_id: str | None
+
+
 Change: TypeAlias = (
     CardPublished
     | PrekeyPublished
@@ -154,6 +167,7 @@ Change: TypeAlias = (
     | ClaimFailed
     | InviteWithdrawn
     | InviteForgotten
+    | LogAppended
 )
 
 
@@ -171,6 +185,13 @@ class Store(Protocol):
         """Write all of ``changes`` or none; they outlive a power cut once this returns.
 
         Raises `StoreError` when nothing was written.
+        """
+        ...
+
+    def log_entries(self, start: int, end: int) -> list[bytes]:
+        """Return the entries of the key log from ``start`` up to, and without, ``end``.
+
+        Raises `StoreError` when they cannot be read.
         """
         ...
 

@@ -46,6 +46,7 @@ PURE = (
     "ringline.relay.entrance",
     "ringline.relay.enrolment",
     "ringline.relay.hub",
+    "ringline.relay.keylog",
     "ringline.relay.invites",
     "ringline.relay.memory_calls",
     "ringline.relay.problem",
