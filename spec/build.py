@@ -28,6 +28,7 @@ import requirement_coverage
 import requirements
 from frames_schema import DIRECTION_TITLES, TIES, frame_name, frames_schema
 from ringline.protocol import errors, frames, lifecycle, limits
+from ringline.relay import openapi
 
 __all__ = ["PAGES", "faults", "main", "stale"]
 
@@ -271,6 +272,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "errors.md": errors_page,
     "limits.md": limits_page,
     "lifecycle.md": lifecycle_page,
+    "openapi.json": lambda: openapi.document().decode(),
 }
 
 

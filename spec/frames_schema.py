@@ -1,12 +1,12 @@
 """The frames as a JSON Schema (draft 2020-12), made from the structs of `ringline.protocol.frames`."""
 
 import json
-import re
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from ringline.protocol import frames
+from ringline.protocol.schema import rewritten
 
 __all__ = ["DIRECTION_TITLES", "TIES", "frame_name", "frames_schema"]
 
@@ -45,42 +45,6 @@ TIES: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
 }
 
 
-def portable(pattern: str) -> dict[str, str | dict[str, str]]:
-    """Return the schema keywords for one of our patterns, in what every validator understands.
-
-    JSON Schema searches, and has no ``\\A``; Python's ``$`` lets a line feed pass and RE2 knows no
-    look-ahead. So the pattern keeps to ``^…$``, and what it must not match is a keyword of its own.
-    """
-    match = re.fullmatch(r"\\A(?:\(\?!(?P<never>[^()]+)\))?(?P<body>.+)\\Z", pattern)
-    if match is None:
-        raise ValueError(f"not a pattern of ours: {pattern}")
-    never = "\\n" if match["never"] is None else f"\\n|^{match['never']}"
-    return {"pattern": f"^{match['body']}$", "not": {"pattern": never}}
-
-
-def _rewritten(node: object, names: dict[str, str]) -> Any:
-    """A schema of msgspec with portable patterns and the frames' own names."""
-    if isinstance(node, list):
-        return [_rewritten(item, names) for item in cast("list[object]", node)]
-    if not isinstance(node, dict):
-        return node
-    result: dict[str, Any] = {}
-    for key, value in cast("dict[str, Any]", node).items():
-        if key == "pattern" and isinstance(value, str):
-            result |= portable(value)
-        elif key == "$ref":
-            result[key] = "#/$defs/" + names[value.rsplit("/", 1)[1]]
-        elif key == "enum" and len(value) == 1:
-            result["const"] = value[0]
-        elif key == "title":
-            result[key] = names[value]
-        elif key == "description":
-            result[key] = " ".join(value.replace("``", "`").split())
-        else:
-            result[key] = _rewritten(value, names)
-    return result
-
-
 def _all_frames() -> list[type[msgspec.Struct]]:
     """Every frame once, in the order in which the directions name them."""
     return list(dict.fromkeys(frame for members in frames.DIRECTIONS.values() for frame in members))
@@ -106,7 +70,7 @@ def frames_schema(mark: str) -> str:
             "oneOf": [{"$ref": f"#/$defs/{frame_name(frame)}"} for frame in members],
         }
     for name in ("Envelope", *(frame.__name__ for frame in structs)):
-        definition = _rewritten(components[name], names)
+        definition = rewritten(components[name], names, "#/$defs/")
         rule = TIES.get(names[name], ("", None))[1]
         definitions[names[name]] = definition | (rule or {})
     document = {

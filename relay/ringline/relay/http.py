@@ -17,7 +17,7 @@ from ringline.protocol import names, shapes
 from ringline.protocol.errors import HttpProblem
 from ringline.protocol.instant import Instant
 from ringline.protocol.lifecycle import FINAL, State
-from ringline.relay import problem, tickets
+from ringline.relay import openapi, problem, tickets
 from ringline.relay.auth import Authenticator, Login
 from ringline.relay.budget import Window
 from ringline.relay.calls import Party
@@ -110,6 +110,7 @@ class Routes:
         handle, call = "/v1/handles/{handle}", "/v1/calls/{call_id}"
         table: tuple[tuple[str, Mapping[str, _Endpoint]], ...] = (
             ("/v1/relay", {"GET": self._relay}),
+            ("/v1/openapi.json", {"GET": self._openapi}),
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
             ("/metrics", {"GET": self._metrics}),
@@ -127,8 +128,8 @@ class Routes:
             (f"{call}/replay", {"POST": self._post_replay}),
             ("/v1/call/{handle}", {"GET": self._upgrade}),
             ("/v1/listen/{handle}", {"GET": self._upgrade}),
-        )
             *(() if self._log is None else self._log.table()),
+        )
         app = Starlette(
             routes=[Route(path, _by_method(methods), methods=list(methods)) for path, methods in table],
             exception_handlers={HttpProblem: _on_problem, HTTPException: _on_routing, Exception: _on_fault},
@@ -141,6 +142,11 @@ class Routes:
     async def _relay(self, request: Request) -> Response:
         parameters(request)
         return _reply(self._info)
+
+    async def _openapi(self, request: Request) -> Response:
+        parameters(request)
+        headers = {"content-type": "application/json", "cache-control": "no-store"}
+        return Response(openapi.document(), 200, headers)
 
     async def _healthz(self, request: Request) -> Response:
         return _reply({"status": "ok"})

@@ -9,7 +9,7 @@ import pytest
 
 from ringline_testing.checkout import ROOT, portion_folder
 
-PAGES = ("errors.md", "frames.md", "frames.schema.json", "lifecycle.md", "limits.md")
+PAGES = ("errors.md", "frames.md", "frames.schema.json", "lifecycle.md", "limits.md", "openapi.json")
 
 
 def check(spec: Path, import_root: Path = ROOT / "protocol") -> "subprocess.CompletedProcess[str]":
