@@ -17,6 +17,7 @@ import ringline_testing
 from ringline.listener.entries import EntryState
 from ringline.listener.journal import Journal
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.faults import VARIABLE
 from ringline.protocol.names import is_uuid4
 from ringline_testing.journals import NOW, Shelf
 
@@ -257,3 +258,35 @@ def test_a_kill_at_each_step_leaves_what_was_true(
     entry = shelf.journal().find("call-1")
     assert (None if entry is None else entry.state) is state
     assert shelf.journal().opening("call-1", NOW) == deaths
+
+
+# Two calls of one message; the work was cancelled for the first, and the second asks.
+CONFIRM = """
+import sys
+from pathlib import Path
+from ringline.listener.journal import Journal
+from ringline_testing.journals import NOW, take
+
+journal = Journal(Path(sys.argv[1]))
+entry = take(journal).entry
+journal.cancel(entry.id, {"call-1": "pending"}, now=NOW)
+take(journal, "call-2")
+journal.confirm("call-2", "pending")
+"""
+
+
+@pytest.mark.parametrize(("fault", "confirmed"), [("confirm.before", None), ("confirm.after", "pending")])
+def test_a_kill_while_a_cancellation_is_confirmed_again_leaves_what_was_true(
+    shelf: Shelf, fault: str, confirmed: str | None
+) -> None:
+    support = Path(ringline_testing.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", CONFIRM, str(shelf.path)],
+        env={**os.environ, "PYTHONPATH": str(support), VARIABLE: fault},
+        timeout=30,
+    )
+    assert done.returncode == -signal.SIGKILL
+    entry = shelf.journal().find("call-2")
+    assert entry is not None
+    assert entry.state is EntryState.CANCELLED
+    assert entry.offers["call-2"].cancelled == confirmed
