@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias, final
 
 from ringline.caller.claim import claim_of
 from ringline.caller.outbox import Stored
+from ringline.protocol.bodies import decode_outcome
 
 __all__ = ["KeptCall", "kept_call"]
 
@@ -47,7 +48,8 @@ def kept_call(stored: Stored) -> KeptCall:
     """Return what the outbox tells of a call."""
     state: str = "sealed" if stored.call_id is None else "submitted"
     if stored.receipt is not None:
-        state = stored.receipt.terminal
+        # A failure that is signed may be that nobody knows whether it ran: the frame's word says less.
+        state = decode_outcome(stored.receipt.body, stored.receipt.terminal).reason
     elif stored.ended is not None:
         state = stored.ended
     return KeptCall(
