@@ -1,23 +1,23 @@
 """Durable calls through the store beside raw batched SQLite, interleaved in the same run.
 
 One call is admitted, started and answered; a batch of calls shares three commits, each flushed to the disk
-(``synchronous=FULL``). Raw is what the same three writes cost with one table, one index and no rules. Only
-the ratio means something: the machine's speed changes from minute to minute.
+(``synchronous=FULL``). Raw is what the same three writes cost with one table, one index and no rules
+(`bench/raw.py`). Only the ratio means something: the machine's speed changes from minute to minute.
 
-    python bench/store.py [--calls 2048] [--batch 64] [--rounds 5] [--bytes 1200]
+    python bench/store.py [--short] [--calls 2048] [--batch 64] [--rounds 5] [--bytes 1200]
 """
 
 import argparse
 import importlib.util
-import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
+from raw import Cost, raw
 
 from ringline.protocol.lifecycle import State
 from ringline.relay.call_store import CallRow
@@ -25,18 +25,6 @@ from ringline.relay.sqlite_calls import SqliteCalls
 
 # Another binding of SQLite, measured too where it is installed.
 apsw: Any = importlib.import_module("apsw") if importlib.util.find_spec("apsw") else None
-
-SCHEMA = (
-    "CREATE TABLE calls (seq INTEGER PRIMARY KEY, call_id TEXT UNIQUE, caller TEXT, callee TEXT,"
-    " state TEXT, sealed BLOB, outcome BLOB)"
-)
-
-
-class Cost(NamedTuple):
-    """Seconds of one round: on the wall, and of this process."""
-
-    wall: float
-    cpu: float
 
 
 def row(number: int, size: int) -> CallRow:
@@ -81,62 +69,28 @@ def through_store(path: str, calls: int, batch: int, size: int) -> Cost:
     return cost
 
 
-def through(open_: Callable[[str], Any]) -> Callable[[str, int, int, int], Cost]:
-    """Return the same for raw statements of a connection that ``open_`` makes."""
-
-    def run(path: str, calls: int, batch: int, size: int) -> Cost:
-        connection, sealed = open_(path), bytes(size)
-        for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", SCHEMA):
-            connection.execute(statement).fetchall()
-        begin = time.perf_counter(), time.process_time()
-        for first in range(0, calls, batch):
-            numbers = range(first, first + batch)
-            connection.execute("BEGIN IMMEDIATE")
-            for number in numbers:
-                connection.execute(
-                    "INSERT INTO calls VALUES (?, ?, 'alice', 'bob', 'queued', ?, NULL)",
-                    (number + 1, f"call-{number}", sealed),
-                )
-            connection.execute("COMMIT")
-            connection.execute("BEGIN IMMEDIATE")
-            for number in numbers:
-                connection.execute(
-                    "UPDATE calls SET state = 'started' WHERE call_id = ?", (f"call-{number}",)
-                )
-            connection.execute("COMMIT")
-            connection.execute("BEGIN IMMEDIATE")
-            for number in numbers:
-                connection.execute(
-                    "UPDATE calls SET state = 'completed', sealed = NULL, outcome = ? WHERE call_id = ?",
-                    (sealed, f"call-{number}"),
-                )
-            connection.execute("COMMIT")
-        cost = Cost(time.perf_counter() - begin[0], time.process_time() - begin[1])
-        connection.close()
-        return cost
-
-    return run
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name, default in (("calls", 2_048), ("batch", 64), ("rounds", 5), ("bytes", 1_200)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--short", action="store_true", help="one round of few calls")
     asked = parser.parse_args()
-    ways = {
-        "raw sqlite3": through(lambda path: sqlite3.connect(path, isolation_level=None)),
+    if asked.short:
+        asked.calls, asked.rounds = 640, 1
+    ways: dict[str, Callable[[str, int, int, int], Cost]] = {
+        "raw sqlite3": lambda *asked: raw(*asked)["whole"],
         "the store": through_store,
     }
     if apsw is not None:
-        ways["raw apsw"] = through(apsw.Connection)
+        ways["raw apsw"] = lambda *asked: raw(*asked, apsw.Connection)["whole"]
     costs: dict[str, list[Cost]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory(prefix="ringline-bench-") as folder:
         for round_ in range(asked.rounds):
             for number, (name, measure) in enumerate(ways.items()):
                 path = str(Path(folder) / f"{round_}-{number}.db")
                 costs[name].append(measure(path, asked.calls, asked.batch, asked.bytes))
-    raw = costs["raw sqlite3"]
+    plain = costs["raw sqlite3"]
     print(
         f"{asked.calls} calls of {asked.bytes} bytes, {asked.batch} in 3 commits; medians of"
         f" {asked.rounds} rounds"
@@ -145,8 +99,8 @@ def main() -> None:
     for name, found in costs.items():
         rate = asked.calls / statistics.median(cost.wall for cost in found)
         cpu = statistics.median(cost.cpu for cost in found) / asked.calls * 1e6
-        faster = statistics.median(b.wall / a.wall for a, b in zip(found, raw, strict=True))
-        dearer = statistics.median(a.cpu / b.cpu for a, b in zip(found, raw, strict=True))
+        faster = statistics.median(b.wall / a.wall for a, b in zip(found, plain, strict=True))
+        dearer = statistics.median(a.cpu / b.cpu for a, b in zip(found, plain, strict=True))
         print(f"{name:14}{rate:10,.0f}{cpu:14.1f}{faster:17.2f}×{dearer:13.2f}×")
 
 
