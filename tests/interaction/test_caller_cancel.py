@@ -51,6 +51,41 @@ async def test_a_cancellation_is_told_when_the_listener_confirmed_it(
             await call.result()
         assert (caught.value.code, caught.value.exit_code) == ("canceled", 15)
         assert await call.cancel() == NotCancelled(call.call_id, "already_terminal")
+        kept = (await me.calls())[0]
+        assert (kept.state, kept.signed, kept.call_id) == ("canceled", False, call.call_id)
+
+
+async def test_a_call_that_another_process_cancelled_stands_so_in_the_list(
+    one_relay: RelayServer, tmp_path: Path
+) -> None:
+    async with (
+        scripted_listener(one_relay.port, "bob", stopping) as bob,
+        caller(one_relay.url, tmp_path) as me,
+        caller(one_relay.url, tmp_path) as other,
+    ):
+        call = me.start("bob", "x", timeout=20)
+        await bob.call()
+        assert call.call_id is not None
+        assert await other.cancel(call.call_id) == Cancelled(call.call_id)
+        assert (await other.kept(call.call_id)).state == "canceled"
+        with pytest.raises(RelayError):
+            await call.result()
+
+
+async def test_a_call_that_was_never_delivered_stands_so_until_it_is_made_again(
+    one_relay: RelayServer, tmp_path: Path
+) -> None:
+    async with (
+        scripted_listener(one_relay.port, "bob", connected=False) as bob,
+        caller(one_relay.url, tmp_path) as me,
+    ):
+        call = me.start("bob", "x", timeout=20)
+        with pytest.raises(RelayError):
+            await call.result()
+        assert [(each.state, each.call_id) for each in await me.calls()] == [("refused", None)]
+        async with bob.listening():
+            assert (await me.call("bob", "x", timeout=20, message_id=call.message_id)).text == "x"
+        assert [each.state for each in await me.calls()] == ["completed"]
 
 
 async def test_a_cancellation_right_behind_the_start_is_held_until_the_call_has_an_id(

@@ -25,6 +25,7 @@ from ringline.protocol.errors import (
 from ringline.protocol.limits import UNDECODABLE_FRAMES
 from ringline.protocol.prekeys import Chain
 from ringline.protocol.signing import SigningKey
+from ringline_testing.canned import canned_server
 from ringline_testing.middleman import Frames, Middleman, answer_json, middleman
 from ringline_testing.relay import running_relay
 from ringline_testing.scripted import ScriptedCall, ScriptedListener, SuiteOwner, scripted_listener
@@ -424,6 +425,39 @@ async def test_an_answer_under_a_revoked_key_is_told_as_that(
             await me.call("bob", "x", timeout=10)
         assert (caught.value.code, caught.value.exit_code) == ("revoked", 24)
         assert "Nothing was sealed" not in str(caught.value)
+
+
+async def test_what_could_not_be_kept_of_a_call_is_noted_and_the_call_goes_on(
+    liar: tuple[Middleman, ScriptedListener], tmp_path: Path
+) -> None:
+    middle, _ = liar
+    notes: list[str] = []
+    async with AsyncCaller("alice", relay=middle.url, home=tmp_path, note=notes.append) as me:
+        outbox = (await me._ready()).outbox
+
+        def fill(frame: dict[str, Any]) -> Frames:
+            outbox._run.execute("PRAGMA query_only = 1")  # what a full disk does to it
+            return [frame]
+
+        middle.on_down = fill
+        assert (await me.call("bob", "x", timeout=10)).text == "x"
+    assert any(note.startswith("what became of a call was not kept") for note in notes)
+    assert any(note.startswith("the receipt was not kept") for note in notes)
+
+
+async def test_who_closes_a_caller_can_be_cancelled_himself(tmp_path: Path) -> None:
+    async with canned_server(lambda asked: None) as silent:
+        me = AsyncCaller("alice", relay=silent.url, home=tmp_path)
+        opening = asyncio.create_task(me.account())
+        await asyncio.wait_for(silent.came.wait(), 10)
+        closing = asyncio.create_task(me.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await me.close()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
 
 
 async def test_invented_statuses_and_foreign_ids_are_counted_and_ignored(

@@ -109,12 +109,14 @@ class TestTasks:
 
         await world.serve(listener)
         alice = await world.caller()
-        reply = await within(alice.call("bob", "please", task="add-up", args={"numbers": [1, 2]}))
+        # The arguments say what is asked: a message is not needed beside them.
+        reply = await within(alice.call("bob", task="add-up", args={"numbers": [1, 2]}))
         assert reply.value == {"sum": 103, "for": "alice"}
         assert reply.text == '{"sum": 103, "for": "alice"}'
         with pytest.raises(PeerFailure) as failure:
             await within(alice.call("bob", "please", task="add-up", args={"numbers": ["x"]}))
-        assert failure.value.code == "agent_error"
+        # The word that says that nothing has run.
+        assert failure.value.code == "task_unknown"
         assert "numbers" in (failure.value.detail or "")
 
     async def test_the_tasks_on_offer_are_told(self, world: World) -> None:
@@ -566,6 +568,13 @@ class TestSetUp:
             await within(second.serve())
         assert "another process is listening with this identity" in str(error.value)
         assert (await within((await world.caller()).call("bob", "x"))).text == "in"
+
+    async def test_a_program_without_a_note_finds_in_its_log_that_calls_can_come(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level("INFO", logger="ringline.listener"):
+            await world.serve(world.listener())
+        assert f"listening as bob at {world.relay.url}" in caplog.messages
 
     async def test_serving_twice_is_a_mistake(self, world: World) -> None:
         listener = world.listener()

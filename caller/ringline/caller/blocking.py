@@ -21,6 +21,7 @@ from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase
 from ringline.protocol.bodies import Offer
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.shapes import CallRecord
 
 __all__ = ["CallHandle", "Caller", "Talk"]
 
@@ -140,7 +141,7 @@ class Talk:
         return self._conversation.context_id
 
     def call(
-        self, message: str, *, args: Mapping[str, Any] | None = None, timeout: float | None = None
+        self, message: str = "", *, args: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> Reply:
         """Ask the next turn and return its reply. Raises as `Conversation.call`."""
         return self._loop.run(self._conversation.call(message, args=args, timeout=timeout))
@@ -214,7 +215,7 @@ class Caller:
     def call(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -232,7 +233,7 @@ class Caller:
     def start(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -259,7 +260,7 @@ class Caller:
     def submit(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -287,6 +288,14 @@ class Caller:
     def calls(self, limit: int = 100) -> tuple[KeptCall, ...]:
         """Return the calls that this identity sealed last, newest first."""
         return self._loop.run(self._caller.calls(limit))
+
+    def kept(self, receipt: str) -> KeptCall:
+        """Return one call of this identity by its receipt or call id. As `AsyncCaller.kept`."""
+        return self._loop.run(self._caller.kept(receipt))
+
+    def record(self, receipt: str) -> CallRecord | None:
+        """Return what the relay says of a call, unsigned, or None. As `AsyncCaller.record`."""
+        return self._loop.run(self._caller.record(receipt))
 
     def cancel(self, call: CallHandle | str) -> Cancellation:
         """Cancel a running call, or one that another process made, by its receipt or call id."""

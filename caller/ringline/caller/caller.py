@@ -120,16 +120,16 @@ class AsyncCaller:
     async def close(self) -> None:
         """Close every connection. Calls that are under way are lost sight of; end them before."""
         self._closed = True
-        opening, self._opening = self._opening, None
+        opening = self._opening
         if opening is None:
             return
         if not opening.done():
             opening.cancel()
-        try:
-            post = await opening
-        except (asyncio.CancelledError, Exception):
-            return
-        await post.close()
+        # Not `await opening`: a cancellation of whoever closes must not be taken for that of the opening.
+        await asyncio.wait({opening})
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
 
     async def account(self) -> Account:
         """Return the identity that calls."""
@@ -138,7 +138,7 @@ class AsyncCaller:
     async def call(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -147,11 +147,11 @@ class AsyncCaller:
     ) -> Reply:
         """Call ``handle`` and return its signed reply.
 
-        ``message``: 1 to 64,000 bytes of UTF-8. ``task``: one that the callee offers; ``args``: its
-        arguments, JSON. ``timeout``: seconds (default `DEFAULT_TIMEOUT_S`); when it is over, a cancellation
-        is asked for and `CallTimeout` raised. ``message_id``: 32 lower-case hex digits that name the
-        message; calling again with the same one never runs it twice, and returns a reply that is already
-        here.
+        ``message``: 1 to 64,000 bytes of UTF-8; a ``task``, one that the callee offers, may do without.
+        ``args``: its arguments, JSON. ``timeout``: seconds (default `DEFAULT_TIMEOUT_S`); when it is over, a
+        cancellation is asked for and `CallTimeout` raised. ``message_id``: 32 lower-case hex digits that
+        name the message; calling again with the same one never runs it twice, and returns a reply that is
+        already here.
 
         Raises as `RunningCall.result`. When the awaiting task is cancelled, so is the call, without
         waiting for the answer.
@@ -166,7 +166,7 @@ class AsyncCaller:
     def start(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -198,7 +198,7 @@ class AsyncCaller:
     async def submit(
         self,
         handle: str,
-        message: str,
+        message: str = "",
         *,
         task: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -319,6 +319,9 @@ class AsyncCaller:
         answer = await post.http.cancel(call)
         match answer:
             case "canceled":
+                kept = await post.stored(post.outbox.find_call, call)
+                if kept is not None:
+                    await post.stored(post.outbox.ended, kept.callee, kept.message_id, answer)
                 return Cancelled(call)
             case "requested":
                 return Requested(call)

@@ -42,7 +42,7 @@ class Conversation:
 
     async def call(
         self,
-        message: str,
+        message: str = "",
         *,
         args: Mapping[str, Any] | None = None,
         timeout: float | None = None,

@@ -18,6 +18,7 @@ from ringline.caller.effects import (
 )
 from ringline.caller.ends import error_of, out_of_time
 from ringline.caller.events import Event, EventName, Source
+from ringline.caller.kept import state_after
 from ringline.caller.line import Line
 from ringline.caller.outbox import Stored
 from ringline.caller.pending import Outgoing
@@ -249,6 +250,8 @@ class Errand:
         if isinstance(end, Receipt):
             span.note("ringline.call_id", end.call_id)
             return self._read(end)
+        if (state := state_after(end)) is not None:
+            post.store_soon(post.outbox.ended, self.callee, self.message_id, state)
         if isinstance(end, Refused) and end.code == "protocol_error":
             # It may be that the peer has other keys by now: look at them before the next call.
             post.peers.forget(self.callee)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 from ringline.caller.claim import claim_of
+from ringline.caller.effects import Ended, Refused, Withdrawn
 from ringline.caller.outbox import Stored
 from ringline.protocol.bodies import decode_outcome
 
-__all__ = ["KeptCall", "kept_call"]
+__all__ = ["KeptCall", "KeptState", "kept_call", "state_after"]
 
 KeptState: TypeAlias = Literal[
     "sealed",
@@ -19,6 +20,8 @@ KeptState: TypeAlias = Literal[
     "delivery_failed",
     "revoked",
     "indeterminate_execution",
+    "timeout",
+    "refused",
 ]
 
 
@@ -28,7 +31,9 @@ class KeptCall:
     """One call. Times are Unix ms, None when not known.
 
     ``state``: ``sealed`` until the relay is known to have it, then ``submitted``; ``completed`` and
-    ``failed`` only with the callee's signature, any other end by the relay's word.
+    ``failed`` only with the callee's signature, any other end by the relay's word, or by the callee's if it
+    is ``signed``. Of a sync call it says ``timeout`` for one without an answer, which may have run, and
+    ``refused`` for one that was never delivered.
     """
 
     receipt: str
@@ -42,6 +47,25 @@ class KeptCall:
     sealed_at: int
     execute_by: int | None
     acknowledged: bool
+
+
+def state_after(end: Ended) -> KeptState | None:
+    """Return how a call stands after an end without an outcome; None when the end says nothing of that."""
+    match end:
+        case Withdrawn():
+            return "canceled"
+        case Refused(code="timeout"):
+            return "timeout"
+        case Refused(call_id=None):
+            return "refused"
+        case Refused(code="canceled"):
+            return "canceled"
+        case Refused(code="protocol_error"):
+            return "delivery_failed"
+        case Refused(code="unauthorized"):
+            return "revoked"
+        case _:
+            return None
 
 
 def kept_call(stored: Stored) -> KeptCall:

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Protocol, final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, final
 
 from ringline.caller.effects import (
     Cancel,
@@ -24,7 +24,7 @@ from ringline.caller.effects import (
 )
 from ringline.caller.pending import Outgoing
 from ringline.caller.session import CallerSession
-from ringline.client import Backoff, Link, RelayClock, RelayHttp
+from ringline.client import Background, Backoff, Link, RelayClock, RelayHttp
 from ringline.protocol.errors import RinglineError, TransportError
 from ringline.protocol.frames import CallOutcome, CallQueued, Frame, RelayToCaller
 from ringline.protocol.instant import Instant
@@ -93,7 +93,7 @@ class Line:
         self._session = CallerSession()
         self._link = Link(http, f"/v1/call/{callee}", "relay_to_caller", self, backoff=backoff)
         self._users: dict[str, CallUser] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background("a task of a connection")
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self.dead = False
@@ -139,10 +139,7 @@ class Line:
                 timer.cancel()
         # What waits to be sent, a cancel above all, goes first.
         await self._link.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self._perform(self._session.closed(TransportError("this caller was closed"), self.now()))
 
     def opened(self) -> None:
@@ -178,11 +175,11 @@ class Line:
             case Cancel(frame):
                 self._link.send(frame)
             case Lookup(message_id, call_id):
-                self._spawn(self._look_up(message_id, call_id))
+                self._tasks.start(self._look_up(message_id, call_id))
             case Open(message_id, outcome):
-                self._spawn(self._open(message_id, outcome))
+                self._tasks.start(self._open(message_id, outcome))
             case Reseal(message_id):
-                self._spawn(self._reseal(message_id))
+                self._tasks.start(self._reseal(message_id))
             case Tell(message_id, progress, told_id):
                 self._users[message_id].told(progress, told_id)
             case Learned(message_id, learned_id):
@@ -223,12 +220,7 @@ class Line:
         self._idle_timer = None
         if self._session.idle and not self.dead:
             self.dead = True
-            self._spawn(self._link.close())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._link.close())
 
     async def _look_up(self, message_id: str, call_id: str) -> None:
         known: bool | None

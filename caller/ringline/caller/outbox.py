@@ -66,7 +66,7 @@ CREATE TABLE calls (
     mode            TEXT NOT NULL DEFAULT 'sync',
     submitted_at    INTEGER,           -- durable: the two times of call_queued
     execute_by      INTEGER,
-    ended           TEXT,              -- durable: the end without an outcome, as the relay's record has it
+    ended           TEXT,              -- the end without an outcome, by the relay's word
     acked           INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (callee, message_id)
 ) STRICT;
@@ -126,7 +126,7 @@ class Stored:
     submitted_at: int | None = None
     execute_by: int | None = None
     ended: str | None = None
-    """How a durable call ended without an outcome, as the relay last said."""
+    """How it ended without an outcome, as the relay last said."""
     acked: bool = False
     """Whether the relay was told that the outcome of a durable call is here."""
     receipt: Receipt | None = None
@@ -227,10 +227,10 @@ class Outbox:
             return None if row is None else self._find(*row)
 
     def learned(self, callee: str, message_id: str, call_id: str) -> None:
-        """Note the id that the relay gave."""
+        """Note the id that the relay gave: whatever became of an earlier try, it has the call now."""
         with self._told(), self._transaction("learned"):
             self._run.execute(
-                "UPDATE calls SET call_id = ? WHERE callee = ? AND message_id = ?",
+                "UPDATE calls SET call_id = ?, ended = NULL WHERE callee = ? AND message_id = ?",
                 (call_id, callee, message_id),
             )
 
@@ -238,13 +238,13 @@ class Outbox:
         """Note that the relay has a durable call, and until when it may begin."""
         with self._told(), self._transaction("queued"):
             self._run.execute(
-                "UPDATE calls SET call_id = ?, submitted_at = ?, execute_by = ?"
+                "UPDATE calls SET call_id = ?, submitted_at = ?, execute_by = ?, ended = NULL"
                 " WHERE callee = ? AND message_id = ?",
                 (frame.call_id, frame.submitted_at, frame.expires_at, callee, message_id),
             )
 
     def ended(self, callee: str, message_id: str, state: str) -> None:
-        """Note how a durable call ended without an outcome, by the relay's word: the key stays."""
+        """Note how a call ended without an outcome, by the relay's word: the key stays."""
         with self._told(), self._transaction("ended"):
             self._run.execute(
                 "UPDATE calls SET ended = ? WHERE callee = ? AND message_id = ?", (state, callee, message_id)

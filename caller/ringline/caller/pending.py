@@ -5,6 +5,7 @@ from typing import Literal, final
 
 from ringline.caller.effects import Ended
 from ringline.protocol.errors import RinglineError
+from ringline.protocol.frames import RelayCode
 
 __all__ = ["Outgoing", "Pending", "Strays"]
 
@@ -38,6 +39,7 @@ class Pending:
     call_id: str | None
     sendings: int
     retries: int
+    refused: RelayCode | None = None  # why it was not admitted the last time
     on_wire: bool = False  # sent on the connection that stands
     answered: bool = False  # the relay said something about it on that connection
     state: int = 0

@@ -14,7 +14,17 @@ from ringline.caller.line import IDLE_S, Line
 from ringline.caller.outbox import Outbox, Stored
 from ringline.caller.receipt import Receipt
 from ringline.caller.sealing import open_answer
-from ringline.client import Account, Contacts, Home, Passphrase, Peers, RelayAddress, RelayClock, RelayHttp
+from ringline.client import (
+    Account,
+    Background,
+    Contacts,
+    Home,
+    Passphrase,
+    Peers,
+    RelayAddress,
+    RelayClock,
+    RelayHttp,
+)
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import CannotOpen, ConfigError, HttpProblem, RinglineError, TransportError
@@ -73,7 +83,8 @@ class Post:
         self._idle_s = options.idle_s
         self._store = store
         self._lines: dict[str, Line] = {}
-        self._retired: set[asyncio.Task[None]] = set()
+        self._retired = Background("the close of a connection")
+        self._storing = Background("a write to the outbox")
         self._closed = False
 
     @classmethod
@@ -118,12 +129,17 @@ class Post:
         return cls(options, account, http, peers, clock, outbox, store)
 
     async def close(self) -> None:
-        """Close every connection and the outbox. Calls under way end as lost."""
+        """Close every connection and the outbox, once. Calls under way end as lost."""
         lines, self._lines = list(self._lines.values()), {}
-        await asyncio.gather(*(line.close() for line in lines), *self._retired, return_exceptions=True)
-        await self.stored(self.outbox.close)
-        self._closed = True
-        self._store.shutdown(wait=True)
+        for line in lines:
+            self._retired.start(line.close())
+        try:
+            await self._retired.wait()
+            await self._storing.wait()
+            await self.stored(self.outbox.close)
+        finally:
+            self._closed = True
+            self._store.shutdown(wait=True)
 
     def line(self, callee: str) -> Line:
         """Return the line to a callee, a new one if there is none that takes calls. Raises `ConfigError`."""
@@ -141,10 +157,20 @@ class Post:
         return await asyncio.get_running_loop().run_in_executor(self._store, lambda: work(*args, **kwargs))
 
     def store_soon(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
-        """Run a method of the outbox in its thread, after what was asked before; its failure is no matter."""
+        """Run a method of the outbox in its thread, after what was asked before.
+
+        Nobody waits for it: a call goes on without it, and only a later process misses what was not kept.
+        """
         if self._closed:
             return
-        self._store.submit(work, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._store, lambda: work(*args, **kwargs))
+        self._storing.start(self._stored_later(running))
+
+    async def _stored_later(self, running: "asyncio.Future[object]") -> None:
+        try:
+            await running
+        except ConfigError as error:
+            self.note(f"what became of a call was not kept: {error}")
 
     async def keep(self, stored: Stored, frame: CallOutcome) -> Receipt:
         """Open the outcome of a kept call, keep it, and return what is kept.
@@ -201,9 +227,7 @@ class Post:
                 return
             if line.session.idle:
                 del self._lines[callee]
-                task = asyncio.get_running_loop().create_task(line.close())
-                self._retired.add(task)
-                task.add_done_callback(self._retired.discard)
+                self._retired.start(line.close())
 
 
 def _outbox(home: Home, path: Path, clock: RelayClock) -> Outbox:

@@ -395,10 +395,13 @@ class CallerSession:
             at = now.mono + (RETRY_MS if retry_ms is None else retry_ms)
             if at < call.out.deadline:
                 call.retries -= 1
+                call.refused = frame.code
                 call.retry_at = at
                 call.on_wire = False
                 return [Tell(call.out.message_id, _RETRIED[frame.code], None)]
-        return self._end(call, Refused(frame.code, None, retry_ms))
+        # The retry itself may have cost the last unit of a budget: that is not why the call was refused.
+        masked = frame.code == "rate_limited" and call.refused is not None
+        return self._end(call, Refused((masked and call.refused) or frame.code, None, retry_ms))
 
     def _queued(self, frame: CallQueued) -> list[Effect]:
         """The relay has stored a durable call: from here on it is asked about over HTTP."""

@@ -5,6 +5,7 @@ from typing import final
 
 from ringline.caller.effects import CancelAnswer, Ended, Progress
 from ringline.caller.ends import error_of
+from ringline.caller.kept import state_after
 from ringline.caller.outbox import Stored
 from ringline.caller.pending import Outgoing
 from ringline.caller.post import Post
@@ -57,6 +58,9 @@ class Submission:
             line.give_up(stored.message_id)
             raise
         if not isinstance(end, CallQueued):
+            if state_after(end) == "refused":
+                # Nothing was delivered. Its result can still be asked for: that sends it once more.
+                await post.stored(post.outbox.ended, stored.callee, stored.message_id, "refused")
             raise error_of(
                 end, stored.callee, stored.message_id, self._call_id, self._timeout_s, durable=True
             )

@@ -138,8 +138,9 @@ def command(
 ) -> int:
     """Call HANDLE with a message and print the signed reply.
 
-    HANDLE is a name at the relay, or a contact string. TEXT is the message; - reads standard input, which
-    also keeps the message out of the list of processes that other users of this computer can see.
+    HANDLE is a name at the relay, or a contact string. TEXT is the message, which a task may do without; -
+    reads standard input, which also keeps the message out of the list of processes that other users of this
+    computer can see.
     Standard output gets the reply and nothing else, ended by one line feed if it does not end with one;
     status goes to standard error. Ctrl-C asks for the work to be stopped, and waits for the confirmation.
     """
@@ -177,7 +178,7 @@ def command(
         raise click.UsageError(f"{task!r} is not the id of a task: a-z, 0-9 and hyphen, at most 64")
     args = _arguments(arguments)
     invocation.peer, invocation.task = handle, task
-    message = read_message(text, file)
+    message = read_message(text, file, needed=task is None)
     lock = locking(Home.default(), address, own, passphrase_file, plain)
     notes: list[str] = []
     report = open_report(machine=machine)

@@ -55,8 +55,8 @@ def ls(
     """List the calls that you have made, newest first; asks no callee.
 
     The list is kept on this computer and holds no message. The state is what is known here: sealed, then
-    submitted to the relay, then the end that was fetched. Completed and failed are signed by the callee,
-    other ends are the relay's word; `ringline calls show` asks it anew.
+    submitted to the relay, then its end. Completed and failed are signed by the callee, other ends are the
+    relay's word: timeout may have run, refused was never delivered; `ringline calls show` asks it anew.
     """
     from ringline.cli.output import write_document, write_text
 
@@ -122,7 +122,9 @@ def show(
     if record is None:
         text += "the relay does not know it\n"
     else:
-        text += f"{'relay says':<16} {record.state}, attempts {record.attempts}"
+        text += f"{'relay says':<16} {record.state}"
+        # It counts the hand-outs that came to nothing, not those that did.
+        text += f", lost attempts {record.attempts}" if record.attempts else ""
         text += ", cancel requested" if record.cancel_requested else ""
         deferred = f", deferred until {_time(record.deferred_until)}" if record.deferred_until else ""
         text += f"{deferred}\n"

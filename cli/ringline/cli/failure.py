@@ -73,14 +73,22 @@ _OF_A_CALL: Final = {"timeout", "detached", "bad_signature"}
 # Where the command line knows the exact command, and the libraries can only describe it.
 _OURS_FIRST: Final = {(_R, "timeout"), (_L, "timeout"), (_L, "untrusted_key")}
 
-# One row per code: {peer} and {again} are filled in; a line with an {again} that is not known is left out.
+_OWN_ID: Final = re.compile(r" --id \S+")
+_WITH_AGAIN: Final = re.compile(r"\{again\}|\{leave\}")
+
+# One row per code: {peer}, {again}, and {leave}, which is {again} as a durable call, are filled in; a line
+# with a command that is not known is left out.
 _WORDS: Final[dict[tuple[Family, str], _Words]] = {
     (_R, "unknown_handle"): _Words(
         "There is no handle {peer} here that you may call.",
         _NOTHING_RAN + " A relay does not tell whether a handle exists.",
         ("Check the name, or ask its owner for the contact string that `ringline id show` prints.",),
     ),
-    (_R, "offline"): _Words("{peer} is offline.", _NOTHING_RAN, ("{again}",)),
+    (_R, "offline"): _Words(
+        "{peer} is offline.",
+        _NOTHING_RAN,
+        ("{again}", "Or leave it with the relay until {peer} listens:  {leave}"),
+    ),
     (_R, "busy"): _Words("{peer} is busy: no free place for one more call.", _NOTHING_RAN, ("{again}",)),
     (_R, "rate_limited"): _Words("A budget of the relay is used up.", _NOTHING_RAN, ("{again}",)),
     (_R, "timeout"): _Words(
@@ -110,7 +118,9 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
         "The call has ended; what the program did before it failed is not known here.",
     ),
     (_P, "blocked"): _Words("{peer} does not accept this call from you.", "Nothing has run."),
-    (_P, "task_unknown"): _Words("{peer} offers you no such task.", "Nothing has run."),
+    (_P, "task_unknown"): _Words(
+        "{peer} offers you no such task, or not with these arguments.", "Nothing has run."
+    ),
     (_P, "context_unknown"): _Words(
         "The conversation is over, or was never yours.",
         "Nothing has run.",
@@ -158,6 +168,16 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
         "It was thrown away; nothing of it is shown.",
     ),
     (_L, "revoked"): _Words("The key was revoked by its owner.", _NOTHING_SEALED),
+    (_L, "log_forked"): _Words(
+        "The relay's key log contradicts what it showed before, or shows to somebody else.",
+        _NOTHING_SEALED + " What was seen is kept as evidence.",
+        ("Ask the relay's operator by another channel; look at what was seen:  ringline log verify",),
+    ),
+    (_L, "log_unproven"): _Words(
+        "The relay shows a key of {peer} that its key log does not bear out.",
+        _NOTHING_SEALED,
+        ("Ask {peer} by another channel which key is right, and ask the relay's operator why.",),
+    ),
     (_L, "relay_unreachable"): _Words(
         "The relay did not answer.",
         "Whether anything has reached the relay is not known.",
@@ -225,9 +245,13 @@ def explain(
     if info.family is _L and error.call_id is not None and info.code not in _OF_A_CALL:
         # Whatever fails here after the relay had the call, it is not true any more that nothing was sent.
         words = words._replace(still=_WAS_SENT)
-    said, still = _parted(str(error).replace(_RELAY_SAYS, ""))
+    # A peer's words are no sentence of ours: they go to `detail` alone.
+    told = info.summary if isinstance(error, PeerFailure) else str(error)
+    said, still = _parted(told.replace(_RELAY_SAYS, ""))
     still = error.still_true or still
     facts = {"peer": peer or "the peer", "summary": _sentence(said), "again": again or "", "page": page}
+    # Under the id of a sync call it would be refused as another message.
+    facts["leave"] = _OWN_ID.sub(" --durable", again or "", count=1)
     detail: str | None = None
     offered: tuple[str, ...] = ()
     what = _sentence(said)
@@ -253,7 +277,7 @@ def explain(
     steps += [
         template.format_map(facts)
         for template in (() if steps else words.next)
-        if again is not None or "{again}" not in template
+        if again is not None or not _WITH_AGAIN.search(template)
     ]
     if error.retry_after_ms:
         steps.insert(0, f"Wait {_wait(error.retry_after_ms)}; then:")
@@ -281,6 +305,7 @@ def explain_code(row: ErrorCode) -> Explanation:
     facts = {
         "peer": "the peer",
         "again": "the same command with --id MESSAGE_ID",
+        "leave": "the same command with --durable",
         "summary": row.summary,
         "page": "ringline COMMAND",
     }

@@ -1,4 +1,4 @@
-"""`ringline relay`: a relay for development."""
+"""`ringline relay`: a relay for development, and one for others."""
 
 import click
 
@@ -6,6 +6,8 @@ from ringline.cli.output import write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
+from ringline.cli.serve import command as serve
+from ringline.cli.serve import process_options, setting_values
 from ringline.protocol.errors import Family
 
 __all__ = ["command"]
@@ -43,33 +45,13 @@ def _show_settings(context: click.Context, param: click.Parameter, value: bool) 
     exits=[(0, "stopped by Ctrl-C or SIGTERM"), (Family.LOCAL, "config")],
     then="ringline listen --as echo --run cat",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=7575,
-    show_default=True,
-    help="TCP port; 0 takes a free one.",
-)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address on loopback to listen on.")
 @click.option(
     "--db",
     type=click.Path(dir_okay=False),
     help="Keep handles, keys and durable calls in this file. [default: in memory]",
 )
-@click.option(
-    "--edge",
-    type=click.Choice(["picows", "websockets"]),
-    default="picows",
-    show_default=True,
-    help="WebSocket implementation: the fast one, or the portable one.",
-)
-@click.option(
-    "--set",
-    "values",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Change a bound or a budget; may be repeated. 0 turns a budget off.",
-)
+@process_options
 @click.option(
     "--settings",
     is_flag=True,
@@ -83,15 +65,10 @@ def dev(port: int, host: str, db: str | None, edge: str, values: tuple[str, ...]
 
     Not for production: whoever can reach the port can take a handle.
     """
-    given: dict[str, str] = {}
-    for value in values:
-        name, equals, number = value.partition("=")
-        if not equals:
-            raise click.UsageError(f"--set takes NAME=VALUE, and {value!r} has no equals sign")
-        given[name] = number
     from ringline.relay.server import run_dev
 
-    run_dev(port=port, host=host, db=db, edge=edge, values=given, say=tell)
+    run_dev(port=port, host=host, db=db, edge=edge, values=setting_values(values), say=tell)
 
 
 command.add_command(dev)
+command.add_command(serve)

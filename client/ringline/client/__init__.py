@@ -2,6 +2,7 @@
 
 from ringline.client.account import Account, OwnKey
 from ringline.client.address import DEFAULT_RELAY, LOCAL_REALM, RelayAddress
+from ringline.client.background import Background
 from ringline.client.backoff import Backoff
 from ringline.client.clock import RelayClock
 from ringline.client.contacts import Contacts, Pin
@@ -15,6 +16,7 @@ __all__ = [
     "DEFAULT_RELAY",
     "LOCAL_REALM",
     "Account",
+    "Background",
     "Backoff",
     "CancelAnswer",
     "Contacts",

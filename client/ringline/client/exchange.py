@@ -73,7 +73,14 @@ async def exchange(
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Answer] = loop.create_future()
     # A daemon, so that an exchange that hangs in a look-up of a name holds no program back from its end.
-    threading.Thread(target=attempt.run, args=(loop, future), name="ringline-http", daemon=True).start()
+    thread = threading.Thread(target=attempt.run, args=(loop, future), name="ringline-http", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise TransportError(
+            f"this computer gives no thread for a request: {error}. Nothing was sent.",
+            next_step="end other programs, or raise the limit of processes",
+        ) from None
     try:
         async with asyncio.timeout(timeout_s):
             return await future

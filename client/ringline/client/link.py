@@ -322,16 +322,25 @@ class Link:
             self._tell(self._user.frame, frame)
 
     async def _write(self, socket: ClientConnection) -> None:
-        with contextlib.suppress(ConnectionClosed):
-            while True:
-                while self._waiting:
-                    payload = self._waiting[0]
-                    await socket.send(payload, text=True)
-                    self._waiting.popleft()
-                    self._waiting_bytes -= len(payload)
-                self._more.clear()
-                self._sent.set()
-                await self._more.wait()
+        try:
+            await self._write_all(socket)
+        except ConnectionClosed:
+            pass
+        except Exception as error:
+            # A connection on which nothing is sent any more must not look as if it stood.
+            _log.error("a frame was not sent: %s", whereabouts(error))
+            socket.transport.abort()
+
+    async def _write_all(self, socket: ClientConnection) -> None:
+        while True:
+            while self._waiting:
+                payload = self._waiting[0]
+                await socket.send(payload, text=True)
+                self._waiting.popleft()
+                self._waiting_bytes -= len(payload)
+            self._more.clear()
+            self._sent.set()
+            await self._more.wait()
 
     def _tell(self, call: Callable[[*_Args], None], *args: *_Args) -> None:
         """Call the user; whatever he raises must not end the reader."""

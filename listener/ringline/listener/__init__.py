@@ -16,13 +16,19 @@
 from ringline.listener.listener import Listener, Serving
 from ringline.listener.runtime import Command
 from ringline.listener.tasks import Answer, Call, Conversation, TaskFailed
+from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError, TrustError
 
 __all__ = [
     "Answer",
     "Call",
     "Command",
+    "ConfigError",
     "Conversation",
+    "HttpProblem",
     "Listener",
+    "RinglineError",
     "Serving",
     "TaskFailed",
+    "TransportError",
+    "TrustError",
 ]

@@ -109,12 +109,12 @@ class Catalogue:
         args = {} if request.args is UNSET else request.args
         if isinstance(found, Command):
             if args:
-                return Refusal("agent_error", "this task takes a message and no arguments")
+                return Refusal("task_unknown", f"the task {name} takes a message and no arguments")
             return Errand(found, name)
         try:
             return Errand(found, name, found.check(args))
         except ValueError as error:
-            return Refusal("agent_error", str(error))
+            return Refusal("task_unknown", str(error))
 
 
 def _offer(name: str, what: Task | Command) -> Offer:

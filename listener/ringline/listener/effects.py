@@ -5,7 +5,7 @@ conversation with a relay can be tested as lists (architecture of the project: a
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from msgspec import UNSET, UnsetType
 
@@ -22,6 +22,7 @@ from ringline.protocol.frames import (
 )
 
 __all__ = [
+    "NO_ROOM",
     "Broken",
     "Effect",
     "Job",
@@ -39,6 +40,10 @@ __all__ = [
     "Tell",
     "Unchecked",
 ]
+
+
+NO_ROOM: Final = "this listener has no room to run anything at the moment; nothing was run"
+"""What a caller is told when this computer gives no process, thread or file descriptor for his call."""
 
 
 class Plan(Protocol):

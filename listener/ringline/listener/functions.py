@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
 from ringline.client.telemetry import span
-from ringline.listener.effects import Broken, Result
+from ringline.listener.effects import NO_ROOM, Broken, Result
 from ringline.listener.tasks import Call, TaskFailed, produced
 
 __all__ = ["AsyncRun", "Place", "ThreadRun"]
@@ -68,7 +68,11 @@ class ThreadRun:
 
         # Not a pool: a function that never returns must not keep the program from ending.
         name = f"ringline {self._call.call_id}"
-        threading.Thread(target=self._context.run, args=(body,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._context.run, args=(body,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            return Broken("busy", NO_ROOM, f"no thread for a call: {error}"), False
         return await done
 
     def stop(self, *, at_once: bool) -> None:

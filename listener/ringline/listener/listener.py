@@ -24,6 +24,7 @@ parameters come from the call's ``args``. A text is the reply as it is; any othe
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -57,6 +58,7 @@ from ringline.protocol.shapes import Policy
 
 __all__ = ["Listener", "Serving"]
 
+_log: Final = logging.getLogger(__name__)
 _CAPACITY_MAX: Final = 1_000
 _F = TypeVar("_F", bound=Function)
 
@@ -328,11 +330,8 @@ class Listener:
         """Serve in an event loop of its own until SIGINT, SIGTERM or SIGHUP.
 
         The first one drains: no more calls are taken, running ones are finished. The second stops now, and
-        what runs is reported as indeterminate. Raises as `serve`.
+        what runs is reported as indeterminate. Raises as `serve`. That calls can come is logged at INFO.
         """
-
-        # Before signals are taken over: whoever is asked for a passphrase can still press Ctrl-C.
-        self._account = self._open()
 
         async def main() -> None:
             loop = asyncio.get_running_loop()
@@ -340,7 +339,13 @@ class Listener:
                 loop.add_signal_handler(number, self.stop)
             await self.serve()
 
-        asyncio.run(main())
+        try:
+            # Before signals are taken over: whoever is asked for a passphrase can still press Ctrl-C.
+            self._account = self._open()
+            asyncio.run(main())
+        except RinglineError as error:
+            # It says all there is to know: its way through threads and loops is noise on a terminal.
+            raise error.with_traceback(None) from None
 
     def stop(self) -> None:
         """Stop serving, from any thread: the first call drains, the second stops now."""
@@ -380,6 +385,7 @@ class Listener:
             serving = self._describe(account, is_new)
 
             def ready() -> None:
+                _log.info("listening as %s at %s", serving.handle, serving.relay)
                 if self._on_ready is not None:
                     self._on_ready(serving)
 

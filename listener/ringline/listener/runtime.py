@@ -7,6 +7,7 @@ process of it was seen to have exited.
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from ringline.listener.effects import Broken, Produced, Result
+from ringline.listener.effects import NO_ROOM, Broken, Produced, Result
 from ringline.listener.processes import Family
 from ringline.listener.tasks import Call
 from ringline.protocol.limits import PROGRAM_OUTPUT_BYTES
 
 __all__ = ["Command", "CommandRun", "environment"]
 
+# No file descriptors, processes or memory at this moment: there is nothing wrong with the program.
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 _STDERR_BYTES: Final = 65_536
 _LAST_WORDS_CHARS: Final = 2_000
 _LEFTOVER_GRACE_S: Final = 1.0
@@ -94,7 +97,10 @@ class CommandRun:
         try:
             process = self._spawn()
         except OSError as error:
-            return Broken(local=f"cannot run {self._command.argv[0]}: {error.strerror}"), False
+            local = f"cannot run {self._command.argv[0]}: {error.strerror}"
+            if error.errno in _NO_ROOM:
+                return Broken("busy", NO_ROOM, local), False
+            return Broken(local=local), False
         self._process = process
         self._family = Family(process.pid)
         pipes: list[asyncio.BaseTransport] = []

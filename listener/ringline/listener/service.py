@@ -10,11 +10,11 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, cast, final
+from typing import Final, cast, final
 
-from ringline.client import Account, Link, Peers, RelayClock, RelayHttp
+from ringline.client import Account, Background, Link, Peers, RelayClock, RelayHttp
 from ringline.client.backoff import Backoff
 from ringline.listener.catalogue import Catalogue
 from ringline.listener.effects import (
@@ -110,7 +110,7 @@ class Service:
         self._opener = Opener(account, peers, clock, catalogue.access, self._note)
         self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
         self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background("a task of the listener")
         self._timer: asyncio.TimerHandle | None = None
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._idle = asyncio.Event()
@@ -140,9 +140,8 @@ class Service:
             if self._timer is not None:
                 self._timer.cancel()
             await self._link.close()
-            for task in tuple(self._tasks):
-                task.cancel()
-            await asyncio.gather(keys, *self._tasks, return_exceptions=True)
+            await asyncio.wait({keys})
+            await self._tasks.close()
             await self._worker.close()
 
     def stop(self) -> None:
@@ -155,7 +154,7 @@ class Service:
                     f"stopping: no more calls are taken, and those that run get {self._options.drain_s:g} s"
                     " to end; told again, it stops now"
                 )
-            self._spawn(self._drain())
+            self._tasks.start(self._drain())
         elif self._stops == 2:
             self._idle.set()
 
@@ -233,7 +232,7 @@ class Service:
                 case Tell():
                     self._tell(effect)
                 case Open(frame):
-                    self._spawn(self._open(frame))
+                    self._tasks.start(self._open(frame))
                 case Run(job):
                     self._worker.run(job)
                 case Stop(entry_id, at_once):
@@ -264,11 +263,6 @@ class Service:
         if isinstance(result, Broken) and result.local and not stopped:
             self._note(f"a call failed here: {result.local}")
         self._feed(lambda: self._session.ended(entry_id, result, stopped=stopped, now=self._now()))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- time
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol, final
 
 from msgspec import UNSET
 
+from ringline.client import Background
 from ringline.listener.catalogue import Errand
 from ringline.listener.effects import Broken, Job, Produced, Result
 from ringline.listener.functions import AsyncRun, Place, ThreadRun
@@ -69,7 +70,7 @@ class Worker:
         self._place = place
         self._expose = expose_errors
         self._running: dict[int, _Execution] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background("the work of a call")
 
     def __len__(self) -> int:
         return len(self._running)
@@ -82,9 +83,7 @@ class Worker:
         except Exception as error:  # a fault of ours must not leave a call without an end
             execution = _Said(_fault(error))
         self._running[job.entry_id] = execution
-        task = asyncio.get_running_loop().create_task(self._watch(job.entry_id, execution))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._watch(job.entry_id, execution))
 
     def stop(self, entry_id: int, *, at_once: bool) -> None:
         """Tell a job to stop; when it has, its end is told."""
@@ -98,9 +97,7 @@ class Worker:
             execution.stop(at_once=True)
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=_CLOSE_S)
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _watch(self, entry_id: int, execution: _Execution) -> None:
         try:

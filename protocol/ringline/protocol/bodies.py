@@ -84,9 +84,10 @@ class Checkpoint(_Body, frozen=True, kw_only=True):
 class Request(_Body, frozen=True, kw_only=True):
     """What a caller asks.
 
-    ``message``: 1 to `MESSAGE_BYTES` bytes of UTF-8; it may be empty with ``query``. ``args``: a JSON object
-    for the task. ``prev``: `link` of the previous outcome in the same context. ``traceparent``: the
-    application's own trace, which the relay never sees; any text up to `TRACEPARENT_BYTES`.
+    ``message``: 1 to `MESSAGE_BYTES` bytes of UTF-8; it may be empty with ``query``, or when ``task`` or
+    ``args`` say what is asked. ``args``: a JSON object for the task. ``prev``: `link` of the previous outcome
+    in the same context. ``traceparent``: the application's own trace, which the relay never sees; any text
+    up to `TRACEPARENT_BYTES`.
     """
 
     message: str
@@ -102,7 +103,7 @@ class Request(_Body, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_size("message", self.message, MESSAGE_BYTES)
-        if not self.message and self.query is UNSET:
+        if not self.message and self.query is UNSET and self.task is UNSET and self.args is UNSET:
             raise BodyError("the message is empty")
         if self.traceparent is not UNSET and _utf8_size(self.traceparent) > TRACEPARENT_BYTES:
             raise BodyError(f"the traceparent has more than {TRACEPARENT_BYTES} bytes")

@@ -128,7 +128,7 @@ _ROWS: Final = (
     ErrorCode("timeout", _P, Retry.CHOICE, 1, None, None, "protocol §11", "the peer stopped the work at its own bound"),
     ErrorCode("agent_error", _P, Retry.CHOICE, 1, None, None, "protocol §11", "the peer's program failed"),
     ErrorCode("blocked", _P, Retry.NEVER, 25, None, None, "protocol §11", "the peer does not accept this call from you"),
-    ErrorCode("task_unknown", _P, Retry.NEVER, 25, None, None, "protocol §11", "the peer offers no such task to you"),
+    ErrorCode("task_unknown", _P, Retry.NEVER, 25, None, None, "protocol §11", "the peer offers no such task to you, or not with these arguments"),
     ErrorCode("context_unknown", _P, Retry.NEW_CALL, 1, None, None, "protocol §11", "the conversation is over or was never yours; nothing ran"),
     ErrorCode("message_too_large", _P, Retry.NEVER, 33, None, None, "protocol §11", "the message or the reply does not fit"),
     ErrorCode("duplicate_conflict", _P, Retry.NEVER, 32, None, None, "envelope §3.9", "the message_id was used before for another message; nothing ran"),
@@ -363,7 +363,8 @@ class RelayError(RinglineError):
 class PeerFailure(RinglineError):
     """The peer says so, sealed and signed: a ``failed`` outcome.
 
-    ``detail`` is the peer's own text, up to 500 bytes: never print it raw to a terminal.
+    ``detail`` is the peer's own text, up to 500 bytes: never print it raw to a terminal. ``str(error)`` has
+    it without what a terminal obeys.
     ``offered`` lists the task ids named with it. ``reason`` is the sealed terminal reason: with
     ``indeterminate_execution`` the work may have run, and its exit code and retry rule are that end's.
     """
@@ -387,6 +388,13 @@ class PeerFailure(RinglineError):
         self.detail = detail
         self.offered = offered
         self.reason = reason
+
+    def __str__(self) -> str:
+        """What happened, and the peer's words."""
+        what = super().__str__()
+        if self.detail is None:
+            return what
+        return f"{what}: {''.join(char if char.isprintable() else '?' for char in self.detail)}"
 
     @property
     def retry(self) -> Retry:

@@ -274,5 +274,10 @@ def test_a_failure_is_raised_as_the_peers_word(account: Account) -> None:
         "call",
         MESSAGE_ID,
     )
-    # The peer's own text is not in the text of the error, which may be printed.
-    assert "no" not in str(failure).split()
+    assert str(failure).endswith(": no")
+
+
+def test_the_text_of_a_failure_has_the_peers_words_and_nothing_that_a_terminal_obeys() -> None:
+    failure = PeerFailure(code="agent_error", detail="\x1b[2Jgone\u202e\nfaked")
+    assert str(failure) == "the peer's program failed: ?[2Jgone??faked"
+    assert str(PeerFailure(code="agent_error")) == "the peer's program failed"

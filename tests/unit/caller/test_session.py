@@ -219,6 +219,24 @@ def test_an_outcome_that_does_not_open_is_the_end_after_that_moment(ringing: Cal
     assert ringing.tick(at(1_003)) == [End(M1, Unopened())]
 
 
+def test_a_retry_that_cost_the_last_unit_of_a_budget_does_not_hide_why_the_call_was_refused(
+    session: CallerSession,
+) -> None:
+    session.start(outgoing(), at(0))
+    session.receive(error("offline", correlation_id=C1), at(10))
+    session.tick(at(10 + RETRY_MS))
+    limited = error("rate_limited", correlation_id=C1, retry_after_ms=60_000)
+    assert session.receive(limited, at(600)) == [End(M1, Refused("offline", None, 60_000))]
+
+
+def test_a_budget_that_was_used_up_before_is_told_as_that(session: CallerSession) -> None:
+    session.start(outgoing(), at(0))
+    session.receive(error("rate_limited", correlation_id=C1), at(10))
+    session.tick(at(10 + RETRY_MS))
+    limited = error("rate_limited", correlation_id=C1)
+    assert session.receive(limited, at(600)) == [End(M1, Refused("rate_limited", None, None))]
+
+
 def test_an_outcome_that_cannot_be_checked_is_told_as_that_and_never_as_forged(
     ringing: CallerSession,
 ) -> None:

@@ -50,6 +50,7 @@ def test_the_relay_s_word_is_marked_as_nobody_s_signature() -> None:
         "✗ bob is offline.",
         "  The relay says so; nobody has signed it. Nothing was delivered, and nothing has run.",
         f"  Next:  {AGAIN}",
+        "         Or leave it with the relay until bob listens:  ringline call bob --durable -",
         "  [offline · exit 11 · safe to retry]",
     ]
 

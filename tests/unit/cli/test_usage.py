@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringline.cli import main
+from ringline.cli.message import read_message
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,12 @@ def test_standard_input_that_is_no_message(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert told in refused(capsys, "call", "echo", "-")
+
+
+def test_a_task_needs_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_message(None, None, needed=False) == ""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert read_message("-", None, needed=False) == ""
 
 
 @pytest.mark.parametrize("source", ["text", "file", "-"])

@@ -77,7 +77,7 @@ def test_a_task_gets_its_arguments(catalogue: Catalogue) -> None:
 def test_arguments_that_do_not_fit_start_nothing(catalogue: Catalogue) -> None:
     refusal = judged(catalogue, task="review", args={})
     assert isinstance(refusal, Refusal)
-    assert refusal.code == "agent_error"
+    assert refusal.code == "task_unknown"  # its word is that nothing has run
     assert refusal.detail is not None
     assert "diff" in refusal.detail
 
@@ -107,7 +107,7 @@ def test_a_program_takes_a_message_and_no_arguments() -> None:
     assert judged(catalogue, args={}) == judged(catalogue)
     refusal = judged(catalogue, args={"a": 1})
     assert isinstance(refusal, Refusal)
-    assert refusal.code == "agent_error"
+    assert refusal.code == "task_unknown"  # its word is that nothing has run
 
 
 def test_names_are_unique_and_as_many_as_may_be_told() -> None:

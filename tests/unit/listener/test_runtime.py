@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -43,6 +44,22 @@ async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(BOUND_S):
         while not true():  # noqa: ASYNC110 - nobody but the process itself knows
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.EMFILE, "busy"), (errno.EAGAIN, "busy"), (errno.ENOENT, "agent_error")]
+)
+async def test_without_room_for_a_process_the_call_is_told_busy(
+    monkeypatch: pytest.MonkeyPatch, number: int, code: str
+) -> None:
+    def refuse(*args: Any, **members: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("ringline.listener.runtime.subprocess.Popen", refuse)
+    result, stopped = await run(python("pass"))
+    assert isinstance(result, Broken)
+    assert (result.code, stopped) == (code, False)
+    assert os.strerror(number) in result.local
 
 
 class Started:

@@ -427,6 +427,9 @@ def test_what_the_peer_would_refuse_is_refused_at_home() -> None:
         Request(message="")
     with pytest.raises(BodyError, match="surrogate"):
         Request(message="\ud800")
+    # A task, its arguments or a query say what is asked without one.
+    for body in (Request(message="", task="status"), Request(message="", args={"a": 1})):
+        assert decode_request(encode_request(body)) == body
     with pytest.raises(BodyError, match="either"):
         Outcome(reason="completed")
     with pytest.raises(BodyError, match="reason"):
