@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants model bench autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model bench crash autobahn clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ model:  ## search the life of a durable call with Spin; make model MODEL=--short
 bench: $(VENV)/.developer  ## speed as ratios: store and relay beside raw SQLite; make bench BENCH=--short
 	$(BIN)/python bench/store.py $(BENCH)
 	$(BIN)/python bench/relay.py $(BENCH)
+
+crash: $(VENV)/.developer  ## kill every party at each step it stores; make crash CRASH="--rounds 20"
+	$(BIN)/python tests/crash/run.py $(CRASH)
 
 autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
 	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)
