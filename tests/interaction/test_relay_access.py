@@ -8,9 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
 
+from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.signing import SigningKey
 from ringline.relay.server import RelayServer
+from ringline_testing.certificate import contexts
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer, Owner, exchange, now_ms
 
@@ -296,6 +300,35 @@ async def test_a_trusted_proxys_guests_have_a_budget_each() -> None:
 
         assert [await status("203.0.113.7"), await status("203.0.113.7")] == [401, 429]
         assert await status("203.0.113.8") == 401
+
+
+# --- TLS
+
+
+@pytest.mark.parametrize("edge", ["picows", "websockets"])
+async def test_a_relay_ends_tls_itself_when_it_is_given_a_certificate(edge: str, tmp_path: Path) -> None:
+    server, client = contexts(tmp_path)
+    async with running_relay(edge=edge, tls=server) as relay:
+        assert relay.url.startswith("https://")
+        bob = Owner(handle="bob", port=relay.port)
+        body = msgspec.json.encode(bob.publication())
+        lines = ["PUT /v1/handles/bob HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in bob.bearer("PUT", "/v1/handles/bob").items()]
+        reader, writer = await asyncio.open_connection("localhost", relay.port, ssl=client)
+        async with asyncio.timeout(10):
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 201")
+        writer.close()
+        async with connect(
+            f"wss://localhost:{relay.port}/v1/call/bob",
+            ssl=client,
+            additional_headers=bob.bearer("GET", "/v1/call/bob"),
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            compression=None,
+            proxy=None,
+        ) as socket:
+            await socket.send(msgspec.json.encode(bob.request()).decode())
+            assert msgspec.json.decode(await socket.recv())["code"] == "offline"
 
 
 # --- uniform answers

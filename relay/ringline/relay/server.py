@@ -182,7 +182,7 @@ class RelayServer:
         options = self.options
         options.check()
         async with contextlib.AsyncExitStack() as stack:
-            listening = stack.enter_context(_listen(options.host, options.port))
+            listening = stack.enter_context(_listen(options))
             self.port = listening.getsockname()[1]
             self._compose(options)
             stack.push_async_callback(self._registry.close)
@@ -407,8 +407,10 @@ def _mint_invite() -> Minted:
     return Minted(b64encode(secrets.token_bytes(8)), b64encode(secrets.token_bytes(16)))
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(options: RelayOptions) -> socket.socket:
     """Return a listening socket. Raises `ConfigError` with what to do about a port that is taken."""
+    host, port = options.host, options.port
+    kind = "dev" if options.realm == _LOCAL_REALM else "serve"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -420,7 +422,7 @@ def _listen(host: str, port: int) -> socket.socket:
         another = port + 1 if port < _PORT_MAX else DEFAULT_PORT
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            next_step=f"stop what uses that port, or take another: --port {another}",
+            next_step=f"stop what uses that port, or take another: ringline relay {kind} --port {another}",
         ) from None
     return listening
 
