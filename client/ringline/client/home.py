@@ -36,6 +36,8 @@ class Home:
     ::
 
         <root>/<realm>/contacts.toml
+        <root>/<realm>/keylog.db                          what was seen of the relay's key log
+        <root>/<realm>/evidence/                          what contradicts it, one file each
         <root>/<realm>/identities/<handle>/identity.key   identity key; may live elsewhere
         <root>/<realm>/identities/<handle>/agent.key      operational key, card, prekey chain
         <root>/<realm>/identities/<handle>/outbox.db      sealed requests, reply keys, receipts
@@ -61,6 +63,14 @@ class Home:
     def contacts_file(self, address: RelayAddress) -> Path:
         """Return the file of the pins of one realm."""
         return self.realm_folder(address) / "contacts.toml"
+
+    def keylog_file(self, address: RelayAddress) -> Path:
+        """Return the place of what was seen of the key log of one realm."""
+        return self.realm_folder(address) / "keylog.db"
+
+    def evidence_folder(self, address: RelayAddress) -> Path:
+        """Return the folder of what a relay cannot explain, one file each."""
+        return self.realm_folder(address) / "evidence"
 
     def identity_folder(self, address: RelayAddress, handle: str) -> Path:
         """Return the folder of one identity. Raises `ConfigError` for what is no handle."""

@@ -108,6 +108,10 @@ class RelayHttp:
         answer = await self._call("GET", path, query=f"?card={b64encode(card_id)}")
         return self._decode(answer, shapes.SupersededKeys)
 
+    async def log_file(self, path: str) -> bytes:
+        """Return a file of the relay's key log, by its path below the log's own: nothing of it is verified."""
+        return (await self._call("GET", f"/v1/log/{path}")).body
+
     async def publish(self) -> None:
         """Publish the account's card and current prekeys (``PUT /v1/handles/{h}``); twice is once.
 

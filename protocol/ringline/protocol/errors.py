@@ -20,7 +20,8 @@ The exception tree::
       WeakKey                     a public key that must not be used
       MessageTooLarge             refused at the sender, nothing was sealed
       ConfigError                 usage or configuration
-      TrustError                  untrusted_key, key_changed, revoked
+      TrustError                  untrusted_key, key_changed, revoked, log_unproven
+        LogForked               the relay's key log contradicts itself
       CallTimeout                 this program stopped waiting for the end of a call
       TransportError              the relay cannot be reached or does not speak the protocol
       HttpProblem                 an answer of the relay's HTTP interface that is no success
@@ -48,6 +49,7 @@ __all__ = [
     "InviteError",
     "KeyFileError",
     "LogError",
+    "LogForked",
     "MessageTooLarge",
     "PeerFailure",
     "ProtocolError",
@@ -329,6 +331,26 @@ class TrustError(RinglineError):
     """A peer's key is not known, changed, or revoked. Nothing was sealed."""
 
     default_code = "untrusted_key"
+
+
+class LogForked(TrustError):
+    """A relay's key log contradicts what the relay showed before, or what it shows to somebody else.
+
+    ``evidence`` is the file in which both are kept, None when there is nothing to keep.
+    """
+
+    default_code = "log_forked"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        evidence: str | None = None,
+        still_true: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(message, still_true=still_true, next_step=next_step)
+        self.evidence = evidence
 
 
 class CallTimeout(RinglineError):

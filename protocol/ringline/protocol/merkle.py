@@ -22,6 +22,7 @@ from ringline.protocol.transcript import digest
 
 __all__ = [
     "EMPTY_ROOT",
+    "Frontier",
     "Lookup",
     "Node",
     "Span",
@@ -213,6 +214,56 @@ def verify_consistency(
 def _check_hashes(*hashes: bytes) -> None:
     if any(len(part) != HASH_BYTES for part in hashes):
         raise LogError("a hash of the proof has the wrong length")
+
+
+# --- the tree as whoever reads the log has it
+
+
+@final
+class Frontier:
+    """The largest complete subtrees of a tree, from left to right: enough to append leaves to it.
+
+    A reader who has only these can tell whether the entries he reads are those under a later root.
+    """
+
+    __slots__ = ("_hashes", "size")
+
+    size: int
+    """The number of leaves."""
+
+    def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
+        """Begin with ``size`` leaves; ``hashes`` are those of `span_nodes` for all of them.
+
+        Raises `LogError` when they are not as many, or not hashes.
+        """
+        if len(hashes) != size.bit_count():
+            raise LogError(f"{len(hashes)} hashes are no frontier of {size} leaves")
+        _check_hashes(*hashes)
+        self.size = size
+        self._hashes = list(hashes)
+
+    @property
+    def hashes(self) -> tuple[bytes, ...]:
+        """The hashes of the subtrees."""
+        return tuple(self._hashes)
+
+    def append(self, leaf: bytes) -> None:
+        """Add the leaf with that hash."""
+        found = leaf
+        # Each one bit at the end of the number is a subtree that is now half of a larger one.
+        for _ in range((~self.size & (self.size + 1)).bit_length() - 1):
+            found = node_hash(self._hashes.pop(), found)
+        self._hashes.append(found)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """Return the root of all leaves."""
+        if not self._hashes:
+            return EMPTY_ROOT
+        found = self._hashes[-1]
+        for part in reversed(self._hashes[:-1]):
+            found = node_hash(part, found)
+        return found
 
 
 # --- the tree as whoever keeps the log has it

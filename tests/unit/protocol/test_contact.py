@@ -53,6 +53,14 @@ def test_an_escaped_address_is_read() -> None:
     assert read.at == AT
 
 
+def test_the_key_of_the_relays_log_may_come_along() -> None:
+    contact = Contact(handle="bob", realm="relay.example", ipk=IPK, at=AT, log=IPK)
+    assert contact.format() == f"ringline://bob@relay.example/?at={AT}#k={KEY}&log={KEY}"
+    assert Contact.parse(contact.format()) == contact
+    with pytest.raises(WeakKey):
+        Contact.parse(f"ringline://bob@relay.example/#k={KEY}&log={b64encode(bytes(32))}")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,6 +81,10 @@ def test_an_escaped_address_is_read() -> None:
         f"ringline://bob@relay.example/#k={KEY}=",
         f"ringline://bob@relay.example/#k={KEY[:-1]}",
         f"ringline://bob@relay.example/#k={KEY}&x=1",
+        f"ringline://bob@relay.example/#k={KEY}&log=",
+        f"ringline://bob@relay.example/#k={KEY}&log={KEY}&log={KEY}",
+        f"ringline://bob@relay.example/#k={KEY}&log={KEY[:-1]}",
+        f"ringline://bob@relay.example/#log={KEY}&k={KEY}",
         f"ringline://bob@relay.example/?at=#k={KEY}",
         f"ringline://bob@relay.example/?at=relay.example#k={KEY}",
         f"ringline://bob@relay.example/?at=ftp://relay.example#k={KEY}",

@@ -8,6 +8,7 @@ import pytest
 from ringline.protocol.errors import LogError
 from ringline.protocol.merkle import (
     EMPTY_ROOT,
+    Frontier,
     Node,
     Span,
     Tree,
@@ -15,6 +16,7 @@ from ringline.protocol.merkle import (
     inclusion_spans,
     leaf_hash,
     span_hash,
+    span_nodes,
     verify_consistency,
     verify_inclusion,
 )
@@ -273,3 +275,20 @@ def test_places_that_a_tree_does_not_have_are_mistakes_of_the_program() -> None:
         tree(LEAVES[:3]).get(Node(1, 1))
     with pytest.raises(KeyError):
         span_hash(Span(0, 4), tree(LEAVES[:3]).get)
+
+
+def test_a_frontier_grows_to_the_root_of_the_whole_tree_from_every_size() -> None:
+    for start in range(MOST):
+        frontier = Frontier(start, [TREE.get(node) for node in span_nodes(Span(0, start))])
+        assert frontier.root() == TREE.root(start)
+        for size in range(start + 1, MOST + 1):
+            frontier.append(HASHES[size - 1])
+            assert (frontier.size, frontier.root()) == (size, TREE.root(size))
+        assert list(frontier.hashes) == [TREE.get(node) for node in span_nodes(Span(0, MOST))]
+
+
+def test_a_frontier_of_too_few_or_damaged_hashes_is_refused() -> None:
+    hashes = [TREE.get(node) for node in span_nodes(Span(0, 7))]
+    for bad in (hashes[:-1], [*hashes, HASHES[0]], [*hashes[:-1], b"short"]):
+        with pytest.raises(LogError):
+            Frontier(7, bad)
