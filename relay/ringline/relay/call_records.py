@@ -27,6 +27,7 @@ __all__ = [
     "PAIR",
     "SAME",
     "SELECT",
+    "STARTS",
     "Record",
     "Value",
     "calls_of",
@@ -79,6 +80,7 @@ SELECT callee FROM found WHERE callee IS NOT NULL
 
 MAILBOX: Final = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
 PAIR: Final = "SELECT calls, request_bytes, outcome_bytes FROM pairs WHERE caller = ? AND callee = ?"
+STARTS: Final = "SELECT at, count FROM starts WHERE caller = ? AND callee = ? ORDER BY at"
 MET: Final = "SELECT 1 FROM pairs WHERE caller = ? AND callee = ? AND last_at >= ?"
 
 _ADD: Final = "SET calls = calls + ?, request_bytes = request_bytes + ?, outcome_bytes = outcome_bytes + ?"

@@ -106,6 +106,7 @@ class DurableCalls:
     def commit(self, now: Instant) -> None:
         """Make the turn durable and say what waited for that; or say that it was not stored."""
         if self._ledger.unsaved:
+            self.hands.fresh.clear()
             try:
                 self._ledger.commit()
             except StoreError as error:

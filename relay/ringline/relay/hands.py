@@ -63,6 +63,8 @@ class Hands:
         self._quotas = quotas
         self._counters = counters
         self._lease_ids = lease_ids
+        self.fresh: dict[str, Envelope] = {}
+        """The sealed requests that were admitted in this turn: most are handed out in it."""
         self.stopping = False
         """Set while the relay stops: nothing is handed out any more."""
 
@@ -199,8 +201,11 @@ class Hands:
         """Send a call to a connection under a new lease, a cancel request right behind (protocol §7)."""
         assert instance.connection is not None
         row = errand.row
-        request = self._ledger.store.request(row.call_id)
-        assert request is not None, "an unfinished call keeps its request"
+        envelope = self.fresh.pop(row.call_id, None)
+        if envelope is None:
+            request = self._ledger.store.request(row.call_id)
+            assert request is not None, "an unfinished call keeps its request"
+            envelope = _envelopes.decode(request)
         lease = Lease(
             id=self._lease_ids(), instance=instance, connection=instance.connection, boot=instance.boot
         )
@@ -215,7 +220,7 @@ class Hands:
             IncomingCall(
                 call_id=row.call_id,
                 from_=row.caller,
-                envelope=_envelopes.decode(request),
+                envelope=envelope,
                 correlation_id=row.correlation_id,
                 message_id=row.message_id,
                 delivery_mode="durable",

@@ -117,6 +117,7 @@ class Intake:
         errand = Errand(row=row)
         self._endings.attach(errand, session.connection)
         self._queued(session.connection, row)
+        self._hands.fresh[row.call_id] = request.envelope
         self._hands.requeue(errand, now)
 
     def repeat(self, session: Session, request: CallRequest, row: CallRow, now: Instant) -> None:

@@ -11,6 +11,7 @@ Counters are summed up in memory during a turn and written once, in the same tra
 import itertools
 import operator
 import sqlite3
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Literal, final
@@ -36,7 +37,7 @@ from ringline.relay.call_store import (
     keeps_request,
     trail_of,
 )
-from ringline.relay.call_turn import CallTurn, added
+from ringline.relay.call_turn import CallTurn, KnownCounters, added
 from ringline.relay.clock import system_clock
 from ringline.relay.database import MEMORY, connect, prepare, unusable
 from ringline.relay.store import StoreError
@@ -83,6 +84,7 @@ class SqliteCalls:
         self._open = False
         self._failed = False
         self._turn = CallTurn()
+        self._known = KnownCounters()
         self._seq = self._committed = 0
         try:
             self._connection = connect(path, busy_timeout)
@@ -119,6 +121,7 @@ class SqliteCalls:
     def rollback(self) -> None:
         """See `CallStore.rollback`."""
         self._turn.clear()
+        self._known.clear()
         self._seq = self._committed
         if self._connection is not None:
             # SQLite may have rolled back by itself: a full disk, an input or output error.
@@ -247,19 +250,25 @@ class SqliteCalls:
 
     def held_by(self, callee: str, *, unlisted: bool = False) -> Held:
         """See `CallStore.held_by`."""
-        total = _NONE
-        for listed in (False,) if unlisted else (False, True):
-            for record in self._run(call_records.MAILBOX, (callee, listed)):
-                total = added(total, map(whole, record))
-            total = added(total, self._turn.mailboxes.get((callee, listed), _NONE))
-        return total
+        total = self._mailbox(callee, False)
+        return total if unlisted else added(total, self._mailbox(callee, True))
+
+    def _mailbox(self, callee: str, listed: bool) -> Held:
+        box = (callee, listed)
+        known = self._known.mailboxes.get(box)
+        if known is None:
+            known = self._known.mailboxes[box] = _held_of(self._run(call_records.MAILBOX, box))
+        more = self._turn.mailboxes.get(box)
+        return known if more is None else added(known, more)
 
     def held_by_pair(self, caller: str, callee: str) -> Held:
         """See `CallStore.held_by_pair`."""
-        total = self._turn.pairs.get((caller, callee), _NONE)
-        for record in self._run(call_records.PAIR, (caller, callee)):
-            total = added(total, map(whole, record))
-        return total
+        pair = (caller, callee)
+        known = self._known.pairs.get(pair)
+        if known is None:
+            known = self._known.pairs[pair] = _held_of(self._run(call_records.PAIR, pair))
+        more = self._turn.pairs.get(pair)
+        return known if more is None else added(known, more)
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
@@ -268,14 +277,23 @@ class SqliteCalls:
             (caller, callee, at),
         )
         self._turn.start(at)
+        known = self._known.starts.get((caller, callee))
+        if known is not None:
+            insort(known, at)
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:
         """See `CallStore.starts`."""
-        found = self._run(
-            "SELECT at, count FROM starts WHERE caller = ? AND callee = ? AND at >= ? ORDER BY at",
-            (caller, callee, since),
-        )
-        return [whole(at) for at, count in found for _ in range(whole(count))]
+        pair = (caller, callee)
+        known = self._known.starts.get(pair)
+        if known is None:
+            found = self._run(call_records.STARTS, pair)
+            known = [whole(at) for at, count in found for _ in range(whole(count))]
+            self._known.starts[pair] = known
+        first = bisect_left(known, since)
+        if first and known[0] < since - DAY_MS:
+            del known[:first]
+            first = 0
+        return known[first:]
 
     # --- the whole
 
@@ -298,6 +316,7 @@ class SqliteCalls:
             self.rollback()
             raise failure from error
         self.commit()
+        self._known.clear()
         return found
 
     def check(self) -> None:
@@ -419,4 +438,10 @@ class SqliteCalls:
         self._write_all(records.ADD_TO_MAILBOX, [(*change, *box) for box, change in turn.mailboxes.items()])
         if turn.started_at is not None:
             self._write("DELETE FROM starts WHERE at < ?", (turn.started_at - DAY_MS,))
+        self._known.written(turn)
         turn.clear()
+
+
+def _held_of(found: list[Record]) -> Held:
+    """Return the one record of counters, or nothing held when there is none."""
+    return next((Held(*map(whole, record)) for record in found), _NONE)
