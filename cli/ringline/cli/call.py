@@ -2,13 +2,14 @@
 
 import json
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from ringline.cli.app import Invocation
-from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import command as page
 from ringline.protocol.errors import Family
 
@@ -110,10 +111,7 @@ _T = TypeVar("_T")
 @click.option(
     "--contact", "contacts", metavar="STRING", multiple=True, help="Pin the key of this contact string first."
 )
-@identity_option("The identity of yours that calls. [default: one made for this relay]")
-@relay_options
-@locking_options
-@json_option
+@calling_options("The identity of yours that calls. [default: one made for this relay]")
 @click.pass_context
 def command(
     context: click.Context,
@@ -129,12 +127,7 @@ def command(
     expires: str | None,
     trust_new: bool,
     contacts: tuple[str, ...],
-    own: str | None,
-    relay: str,
-    realm: str | None,
-    passphrase_file: str | None,
-    plain: bool,
-    machine: bool,
+    chosen: Chosen,
 ) -> int:
     """Call HANDLE with a message and print the signed reply.
 
@@ -147,15 +140,13 @@ def command(
     import asyncio
     import secrets
 
-    from ringline.caller import DEFAULT_TIMEOUT_S, DURABLE_LIFE_S, AsyncCaller
+    from ringline.caller import DEFAULT_TIMEOUT_S, DURABLE_LIFE_S
     from ringline.cli.answer import print_reply
     from ringline.cli.durable import seconds
-    from ringline.cli.identity import locking
     from ringline.cli.interrupt import Interrupts, guarded
     from ringline.cli.message import read_message
     from ringline.cli.output import require_output, write_document, write_reply
-    from ringline.cli.report import RELAY_SAYS, open_report
-    from ringline.client import Home, RelayAddress
+    from ringline.cli.report import RELAY_SAYS
     from ringline.protocol.contact import Contact
     from ringline.protocol.names import is_task_id
 
@@ -172,35 +163,18 @@ def command(
         handle = known[-1].handle
     if known and context.get_parameter_source("relay") is ParameterSource.DEFAULT:
         # A contact string says where its realm is reached.
-        relay, realm = known[-1].base_url, realm or known[-1].realm
-    address = RelayAddress.parse(relay, realm)
+        chosen = replace(chosen, relay=known[-1].base_url, realm=chosen.realm or known[-1].realm)
+    chosen.address()
     if task is not None and not is_task_id(task):
         raise click.UsageError(f"{task!r} is not the id of a task: a-z, 0-9 and hyphen, at most 64")
     args = _arguments(arguments)
     invocation.peer, invocation.task = handle, task
     message = read_message(text, file, needed=task is None)
-    lock = locking(Home.default(), address, own, passphrase_file, plain)
-    notes: list[str] = []
-    report = open_report(machine=machine)
-
-    def note(sentence: str) -> None:
-        notes.append(sentence)
-        report.line("!", sentence)
-
-    def made() -> AsyncCaller:
-        return AsyncCaller(
-            own,
-            relay=address.base_url,
-            realm=address.realm,
-            passphrase=lock.passphrase,
-            plain=lock.plain,
-            trust_new=True if trust_new else None,
-            contacts=known,
-            note=note,
-        )
+    calling = Calling(chosen, contacts=known, trust_new=True if trust_new else None)
+    report = calling.report
 
     async def call() -> None:
-        caller = made()
+        caller = calling.caller()
         with Interrupts() as interrupts:
             try:
                 running = caller.start(
@@ -213,12 +187,13 @@ def command(
                     await story
                 finally:
                     story.cancel()
+                    await asyncio.wait({story})
             finally:
                 report.close()
                 await caller.close()
         report.line("✓", "completed", f"signed by {reply.signed_by}")
         report.close()
-        print_reply(reply, machine=machine, notes=notes)
+        print_reply(reply, machine=chosen.machine, notes=calling.notes)
 
     async def leave() -> None:
         from ringline.cli.durable import chosen_options, collected, steps_for, until_detached
@@ -229,7 +204,7 @@ def command(
         invocation.again = _again(context, handle, text, file, task, name)
         lost = Detached("stopped before the relay had confirmed the call", message_id=name)
         lost.still_true = "Whether the relay has it is not known here."
-        caller = made()
+        caller = calling.caller()
         with Interrupts() as interrupts:
             try:
                 sending = _asked(
@@ -242,7 +217,7 @@ def command(
                 report.line(" ", steps_for(receipt, options))
                 if no_wait:
                     report.close()
-                    if machine:
+                    if chosen.machine:
                         write_document(
                             {
                                 "v": 1,
@@ -252,7 +227,7 @@ def command(
                                 "call_id": kept.call_id,
                                 "message_id": kept.message_id,
                                 "execute_by": kept.execute_by,
-                                "notes": notes,
+                                "notes": calling.notes,
                                 "next": [steps_for(receipt, options)],
                             }
                         )
@@ -266,7 +241,7 @@ def command(
                 await caller.close()
         report.line("✓", "completed", f"signed by {reply.signed_by}")
         report.close()
-        print_reply(reply, machine=machine, notes=notes, receipt=receipt)
+        print_reply(reply, machine=chosen.machine, notes=calling.notes, receipt=receipt)
 
     asyncio.run(leave() if durable else call())
     return 0

@@ -1,12 +1,11 @@
 """`ringline calls`: what this identity has sent, from its own outbox."""
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.protocol.errors import Family
@@ -19,7 +18,6 @@ __all__ = ["command"]
 
 _L, _H = Family.LOCAL, Family.HTTP
 _OWN = "The identity of yours that made the calls. [default: the one that calls by default]"
-_T = TypeVar("_T")
 
 
 @click.group("calls", context_settings=SETTINGS)
@@ -39,32 +37,19 @@ def command() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most."
 )
-@identity_option(_OWN)
-@relay_options
-@locking_options
-@json_option
-def ls(
-    limit: int,
-    own: str | None,
-    relay: str,
-    realm: str | None,
-    passphrase_file: str | None,
-    plain: bool,
-    machine: bool,
-) -> int:
+@calling_options(_OWN)
+def ls(limit: int, chosen: Chosen) -> int:
     """List the calls that you have made, newest first; asks no callee.
 
     The list is kept on this computer and holds no message. The state is what is known here: sealed, then
     submitted to the relay, then its end. Completed and failed are signed by the callee, other ends are the
     relay's word: timeout may have run, refused was never delivered; `ringline calls show` asks it anew.
     """
-    from ringline.cli.output import write_document, write_text
+    from ringline.cli.output import require_output, write_document, write_text
 
-    def get(caller: "AsyncCaller") -> "Awaitable[tuple[KeptCall, ...]]":
-        return caller.calls(limit)
-
-    found = _asked(get, own, relay, realm, passphrase_file, plain, machine)
-    if machine:
+    require_output()
+    found = Calling(chosen).ask(lambda caller: caller.calls(limit))
+    if chosen.machine:
         write_document({"v": 1, "ok": True, "calls": [_document(call) for call in found]})
     else:
         write_text("".join(f"{_time(each.sealed_at)}  {each.state:<23}  {each.receipt}\n" for each in found))
@@ -83,33 +68,24 @@ def ls(
     then="ringline result RECEIPT --wait 60",
 )
 @click.argument("receipt")
-@identity_option(_OWN)
-@relay_options
-@locking_options
-@json_option
-def show(
-    receipt: str,
-    own: str | None,
-    relay: str,
-    realm: str | None,
-    passphrase_file: str | None,
-    plain: bool,
-    machine: bool,
-) -> int:
+@calling_options(_OWN)
+def show(receipt: str, chosen: Chosen) -> int:
     """Show one call: what is known here, and what the relay says. RECEIPT may also be a call id."""
     import msgspec
 
-    from ringline.cli.output import write_document, write_text
+    from ringline.cli.output import require_output, write_document, write_text
+
+    require_output()
 
     async def get(caller: "AsyncCaller") -> "tuple[KeptCall, CallRecord | None]":
         return await caller.kept(receipt), await caller.record(receipt)
 
-    call, record = _asked(get, own, relay, realm, passphrase_file, plain, machine)
+    call, record = Calling(chosen).ask(get)
     told = None if record is None else msgspec.to_builtins(record)
     if told is not None:
         # It is sealed; `ringline result` opens it.
         told["outcome"] = told["outcome"] is not None
-    if machine:
+    if chosen.machine:
         write_document({"v": 1, "ok": True, "call": _document(call), "relay": told})
         return 0
     rows = _document(call) | {"sealed_at": _time(call.sealed_at), "execute_by": _time(call.execute_by)}
@@ -134,42 +110,6 @@ def show(
 
 command.add_command(ls)
 command.add_command(show)
-
-
-def _asked(
-    get: "Callable[[AsyncCaller], Awaitable[_T]]",
-    own: str | None,
-    relay: str,
-    realm: str | None,
-    passphrase_file: str | None,
-    plain: bool,
-    machine: bool,
-) -> _T:
-    import asyncio
-
-    from ringline.caller import AsyncCaller
-    from ringline.cli.identity import locking
-    from ringline.cli.output import require_output
-    from ringline.cli.report import open_report
-    from ringline.client import Home, RelayAddress
-
-    require_output()
-    address = RelayAddress.parse(relay, realm)
-    lock = locking(Home.default(), address, own, passphrase_file, plain)
-    report = open_report(machine=machine)
-
-    async def ask() -> _T:
-        async with AsyncCaller(
-            own,
-            relay=address.base_url,
-            realm=address.realm,
-            passphrase=lock.passphrase,
-            plain=lock.plain,
-            note=lambda sentence: report.line("!", sentence),
-        ) as caller:
-            return await get(caller)
-
-    return asyncio.run(ask())
 
 
 def _document(call: "KeptCall") -> dict[str, object]:

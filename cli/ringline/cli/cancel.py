@@ -2,7 +2,7 @@
 
 import click
 
-from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import command as page
 from ringline.protocol.errors import Family, RinglineError
 
@@ -37,61 +37,32 @@ _H, _E = Family.HTTP, Family.END
     then="ringline call HANDLE --id MESSAGE_ID -, to see what became of a call that was not stopped",
 )
 @click.argument("call_id")
-@identity_option("The identity of yours that made the call. [default: the one that calls by default]")
-@relay_options
-@locking_options
-@json_option
-def command(
-    call_id: str,
-    own: str | None,
-    relay: str,
-    realm: str | None,
-    passphrase_file: str | None,
-    plain: bool,
-    machine: bool,
-) -> int:
+@calling_options("The identity of yours that made the call. [default: the one that calls by default]")
+def command(call_id: str, chosen: Chosen) -> int:
     """Ask for a call to be stopped, and wait up to ten seconds for the confirmation.
 
     CALL_ID may also be the receipt of a durable call. It is called canceled only when the other side has
     confirmed that the work never began or has stopped.
     """
-    import asyncio
-
-    from ringline.caller import AsyncCaller, Cancellation, Cancelled, NotCancelled
+    from ringline.caller import Cancelled, NotCancelled
     from ringline.caller.claim import is_claim
-    from ringline.cli.identity import locking
     from ringline.cli.output import require_output, write_document
-    from ringline.cli.report import RELAY_SAYS, open_report
-    from ringline.client import Home, RelayAddress
+    from ringline.cli.report import RELAY_SAYS
     from ringline.protocol.errors import HttpProblem
     from ringline.protocol.names import is_call_id
 
-    if machine:
+    if chosen.machine:
         require_output()
     if not is_claim(call_id) and not is_call_id(call_id):
         raise click.UsageError(f"{call_id!r} is no call id; `ringline call` writes it with every error")
-    address = RelayAddress.parse(relay, realm)
-    lock = locking(Home.default(), address, own, passphrase_file, plain)
-    report = open_report(machine=machine)
-
-    async def ask() -> Cancellation:
-        async with AsyncCaller(
-            own,
-            relay=address.base_url,
-            realm=address.realm,
-            passphrase=lock.passphrase,
-            plain=lock.plain,
-            note=lambda sentence: report.line("!", sentence),
-        ) as caller:
-            return await caller.cancel(call_id)
-
-    answer = asyncio.run(ask())
+    calling = Calling(chosen)
+    answer = calling.ask(lambda caller: caller.cancel(call_id))
     if isinstance(answer, NotCancelled):
         raise HttpProblem(code=answer.reason, call_id=call_id)
     if not isinstance(answer, Cancelled):
         raise Unconfirmed(call_id=call_id)
-    if machine:
+    if chosen.machine:
         write_document({"v": 1, "ok": True, "authenticated": False, "call_id": call_id, "state": "canceled"})
     else:
-        report.line("✓", "canceled, and confirmed", RELAY_SAYS)
+        calling.report.line("✓", "canceled, and confirmed", RELAY_SAYS)
     return 0

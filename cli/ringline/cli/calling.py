@@ -1,0 +1,125 @@
+"""What all commands of a calling identity share: which it is, at which relay, and how it is told about.
+
+`calling_options` gives a command one argument, ``chosen``, in the place of six options.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+
+if TYPE_CHECKING:
+    from ringline.caller import AsyncCaller
+    from ringline.client import RelayAddress
+    from ringline.protocol.contact import Contact
+
+__all__ = ["Calling", "Chosen", "calling_options"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The options by which a calling identity is found, as they were typed."""
+
+    own: str | None
+    relay: str
+    realm: str | None
+    passphrase_file: str | None
+    plain: bool
+    machine: bool
+
+    def address(self) -> "RelayAddress":
+        """Return the relay. Raises `ConfigError` for a URL that is none."""
+        from ringline.client import RelayAddress
+
+        return RelayAddress.parse(self.relay, self.realm)
+
+
+def calling_options(whose: str) -> Callable[[_F], _F]:
+    """Add the options of a calling identity and ``--json``; the function gets them as ``chosen``.
+
+    ``whose`` is what the page says of ``--as``.
+    """
+
+    def add(function: _F) -> _F:
+        @functools.wraps(function)
+        def run(
+            *args: Any,
+            own: str | None,
+            relay: str,
+            realm: str | None,
+            passphrase_file: str | None,
+            plain: bool,
+            machine: bool,
+            **others: Any,
+        ) -> Any:
+            chosen = Chosen(
+                own=own,
+                relay=relay,
+                realm=realm,
+                passphrase_file=passphrase_file,
+                plain=plain,
+                machine=machine,
+            )
+            return function(*args, chosen=chosen, **others)
+
+        return identity_option(whose)(relay_options(locking_options(json_option(run))))  # type: ignore[return-value]
+
+    return add
+
+
+@final
+class Calling:
+    """One run of a command of a calling identity: its report, what was noted, and its caller."""
+
+    def __init__(
+        self, chosen: Chosen, *, contacts: "Iterable[Contact]" = (), trust_new: bool | None = None
+    ) -> None:
+        """Find out how the keys are locked; nothing is read or sent yet. Raises `ConfigError`."""
+        from ringline.cli.identity import locking
+        from ringline.cli.report import open_report
+        from ringline.client import Home
+
+        self._chosen = chosen
+        self._address = chosen.address()
+        self._contacts = tuple(contacts)
+        self._trust_new = trust_new
+        self._lock = locking(Home.default(), self._address, chosen.own, chosen.passphrase_file, chosen.plain)
+        self.report = open_report(machine=chosen.machine)
+        self.notes: list[str] = []
+        """What was told meanwhile; for the document of ``--json``."""
+
+    def note(self, sentence: str) -> None:
+        """Tell a sentence, and keep it."""
+        self.notes.append(sentence)
+        self.report.line("!", sentence)
+
+    def caller(self) -> "AsyncCaller":
+        """Return the caller, to be closed by whoever asked for it."""
+        from ringline.caller import AsyncCaller
+
+        return AsyncCaller(
+            self._chosen.own,
+            relay=self._address.base_url,
+            realm=self._address.realm,
+            passphrase=self._lock.passphrase,
+            plain=self._lock.plain,
+            trust_new=self._trust_new,
+            contacts=self._contacts,
+            note=self.note,
+        )
+
+    def ask(self, get: "Callable[[AsyncCaller], Awaitable[_T]]") -> _T:
+        """Run ``get`` in an event loop, with a caller that is ready and closed afterwards."""
+        import asyncio
+
+        async def ask() -> _T:
+            async with self.caller() as caller:
+                return await get(caller)
+
+        return asyncio.run(ask())
