@@ -27,7 +27,7 @@ from msgspec.inspect import IntType, LiteralType, StrType, StructType, Type, typ
 import requirement_coverage
 import requirements
 from frames_schema import DIRECTION_TITLES, TIES, frame_name, frames_schema
-from ringline.protocol import errors, frames, lifecycle, limits
+from ringline.protocol import closes, errors, frames, lifecycle, limits
 from ringline.relay import openapi
 
 __all__ = ["PAGES", "faults", "main", "stale"]
@@ -136,6 +136,16 @@ def errors_page() -> str:
     parts += [
         "## Exit codes\n",
         _table(["Exit code", "Means"], [[str(code), ", ".join(exits[code])] for code in sorted(exits)]),
+        "## Close codes\n",
+        "How a WebSocket ends, from `ringline.protocol.closes`. After any other code, or none, a client dials "
+        "again.\n",
+        _table(
+            ["Code", "Name", "Means", "Client dials again", "Source"],
+            [
+                [str(row.code), row.name, row.meaning, "yes" if row.reconnects else "no", row.section]
+                for row in closes.CLOSES.values()
+            ],
+        ),
     ]
     return "\n".join(parts)
 

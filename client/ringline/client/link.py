@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +23,8 @@ from websockets.typing import Subprotocol
 from ringline.client.backoff import Backoff
 from ringline.client.exchange import Answer, unreachable
 from ringline.client.http import RelayHttp, problem_of
-from ringline.protocol import codec
+from ringline.protocol import closes, codec
+from ringline.protocol.closes import POLICY, POLICY_REASONS, PROTOCOL_ERROR, may_reconnect, read_retry
 from ringline.protocol.errors import FrameError, HttpProblem, RinglineError, TransportError, TrustError
 from ringline.protocol.frames import Direction, Frame
 from ringline.protocol.limits import (
@@ -48,9 +48,6 @@ _Args = TypeVarTuple("_Args")
 _OPEN_S: Final = 15.0
 _CLOSE_S: Final = 3.0
 _WAITING_BYTES: Final = 64 * 1_048_576
-_RETRY: Final = re.compile(r"\Aretry=([0-9]{1,9})\Z")
-_REPLACED: Final = 4000
-_REVOKED: Final = 4001
 
 # An incoming_call is a caller's frame whose clear members the relay wrote anew, and shorter.
 _MAX_BYTES: Final[dict[Direction, int]] = {
@@ -249,7 +246,7 @@ class Link:
             **({"ssl": self._http.tls} if address.is_secure else {}),
         )
         if socket.subprotocol != SUBPROTOCOL:
-            await socket.close(1002)
+            await socket.close(PROTOCOL_ERROR)
             raise self._first(
                 TransportError(
                     f"what answers at {address.base_url} did not agree to {SUBPROTOCOL}",
@@ -316,7 +313,7 @@ class Link:
                         "the relay sent a frame that cannot be read; others of this connection are counted"
                     )
                 if damaged >= UNDECODABLE_FRAMES:
-                    await socket.close(1008, "frames")
+                    await socket.close(POLICY, "frames")
                     return
                 continue
             self._tell(self._user.frame, frame)
@@ -385,28 +382,29 @@ def _dropped(http: RelayHttp, status: int | None) -> TransportError:
 def _why_closed(http: RelayHttp, socket: ClientConnection) -> RinglineError:
     """What the end of a connection means (protocol §2 "Close codes"). Raises `_Final` for the final ones."""
     code, reason = socket.close_code, socket.close_reason or ""
-    url = http.address.base_url
-    if code == _REPLACED:
-        raise _Final(
-            TransportError(
+    error = _closed(http.address.base_url, code, reason)
+    if may_reconnect(code):
+        return error
+    raise _Final(error)
+
+
+def _closed(url: str, code: int | None, reason: str) -> RinglineError:
+    match code:
+        case closes.REPLACED:
+            return TransportError(
                 "another connection of the same instance took this one's place",
                 next_step="end one of the two processes that use the same journal",
             )
-        )
-    if code == _REVOKED:
-        raise _Final(
-            TrustError(
+        case closes.REVOKED:
+            return TrustError(
                 "the relay closed the connection because this identity's keys were revoked",
                 code="revoked",
                 next_step="publish a new card, or a new identity: ringline init",
             )
-        )
-    match = _RETRY.match(reason)
-    if code == 1001:
-        return TransportError(
-            f"the relay at {url} is going away", retry_after_ms=int(match[1]) if match else None
-        )
-    if code == 1008:
-        told = reason if reason in ("frames", "slow", "idle") else "policy"
-        return TransportError(f"the relay at {url} closed the connection: {told}")
-    return TransportError(f"the connection to the relay at {url} broke")
+        case closes.GOING_AWAY:
+            return TransportError(f"the relay at {url} is going away", retry_after_ms=read_retry(reason))
+        case closes.POLICY:
+            told = reason if reason in POLICY_REASONS else "policy"
+            return TransportError(f"the relay at {url} closed the connection: {told}")
+        case _:
+            return TransportError(f"the connection to the relay at {url} broke")

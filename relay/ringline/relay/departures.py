@@ -1,7 +1,8 @@
 """Connections that the relay closes: ended log-ins, frames that are none, its own end (protocol §2)."""
 
-from typing import Final, final
+from typing import final
 
+from ringline.protocol.closes import GOING_AWAY, INTERNAL, REPLACED, REVOKED, retry_reason
 from ringline.protocol.instant import Instant
 from ringline.relay.admission import Admission
 from ringline.relay.durable import DurableCalls
@@ -11,14 +12,7 @@ from ringline.relay.settings import Settings
 from ringline.relay.sync import SyncCalls
 from ringline.relay.timers import DrainOver, Timers
 
-__all__ = ["GOING_AWAY", "INTERNAL", "POLICY", "REPLACED", "REVOKED", "Departures"]
-
-# protocol §2 "Close codes".
-GOING_AWAY: Final = 1001
-POLICY: Final = 1008
-INTERNAL: Final = 1011
-REPLACED: Final = 4000
-REVOKED: Final = 4001
+__all__ = ["Departures"]
 
 
 @final
@@ -42,7 +36,7 @@ class Departures:
         self._durable = durable
         self._admission = admission
         self._timers = timers
-        self._farewell = f"retry={settings.drain_retry_ms}"
+        self._farewell = retry_reason(settings.drain_retry_ms)
 
     def part(self, session: Session, code: int, reason: str, now: Instant) -> None:
         """Close a connection; for its calls it is gone."""

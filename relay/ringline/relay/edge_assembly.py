@@ -8,6 +8,8 @@ import codecs
 import struct
 from typing import Final
 
+from ringline.protocol.closes import INVALID_TEXT, PROTOCOL_ERROR, TOO_BIG
+
 __all__ = [
     "BINARY",
     "CLOSE",
@@ -15,7 +17,6 @@ __all__ = [
     "NO_STATUS",
     "PING",
     "PONG",
-    "PROTOCOL_ERROR",
     "TEXT",
     "Assembly",
     "Violation",
@@ -32,9 +33,6 @@ CLOSE: Final = 0x8
 PING: Final = 0x9
 PONG: Final = 0xA
 
-PROTOCOL_ERROR: Final = 1002
-INVALID_TEXT: Final = 1007
-TOO_BIG: Final = 1009
 NO_STATUS: Final = 1005  # never sent: stands for a close frame without a code
 
 _REASON_BYTES: Final = 123  # a control frame's 125 less the code

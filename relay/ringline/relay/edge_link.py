@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from ringline.protocol.closes import GOING_AWAY, INTERNAL, POLICY
 from ringline.protocol.whereabouts import whereabouts
 from ringline.relay.edge import EdgeLimits, Gate, Receiver
 from ringline.relay.edge_assembly import (
@@ -34,10 +35,6 @@ from ringline.relay.edge_assembly import (
 __all__ = ["Departure", "Link"]
 
 logger = logging.getLogger("ringline.relay.edge")
-
-_GOING_AWAY: Final = 1001
-_POLICY: Final = 1008
-_INTERNAL: Final = 1011
 
 _BATCH: Final = 65_536  # bytes
 
@@ -205,7 +202,7 @@ class Link(ABC):
     def shutdown(self) -> None:
         """Say 1001: uvicorn calls this on every connection when it stops."""
         try:
-            self.close(_GOING_AWAY, self._gate.farewell())
+            self.close(GOING_AWAY, self._gate.farewell())
         except Exception as exc:
             self._fault("farewell", exc)
 
@@ -262,7 +259,7 @@ class Link(ABC):
 
     def _fault(self, method: str, exc: Exception) -> None:
         logger.error("connection %d: %s() raised %s; closing with 1011", self.id, method, whereabouts(exc))
-        self._give_up(_INTERNAL, "internal error", self._limits.close_timeout)
+        self._give_up(INTERNAL, "internal error", self._limits.close_timeout)
 
     def _write(self, *parts: bytes) -> None:
         # What one turn of the loop sends to a peer leaves in one system call, unless it is so much that
@@ -288,7 +285,7 @@ class Link(ABC):
         else:
             transport.writelines(queue)
         if transport.get_write_buffer_size() > self._limits.max_buffered:
-            self._give_up(_POLICY, "slow", self._limits.drop_timeout)
+            self._give_up(POLICY, "slow", self._limits.drop_timeout)
 
     def _answer_close(self, payload: bytes) -> None:
         try:
@@ -354,4 +351,4 @@ class Link(ABC):
         elif elapsed < limits.ping_timeout:
             self._rearm(min(limits.ping_interval, limits.ping_timeout - elapsed), self._judge)
         else:
-            self._give_up(_POLICY, "idle", limits.drop_timeout)
+            self._give_up(POLICY, "idle", limits.drop_timeout)

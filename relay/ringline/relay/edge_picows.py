@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from picows import WSAutoPingStrategy, WSFrame, WSListener, WSMsgType, WSTransport
 
-from ringline.relay.edge_assembly import CLOSE, PROTOCOL_ERROR
+from ringline.protocol.closes import PROTOCOL_ERROR
+from ringline.relay.edge_assembly import CLOSE
 from ringline.relay.edge_link import Link
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from websockets.frames import Frame
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from ringline.relay.edge_assembly import CLOSE, NO_STATUS, PROTOCOL_ERROR
+from ringline.protocol.closes import PROTOCOL_ERROR
+from ringline.relay.edge_assembly import CLOSE, NO_STATUS
 from ringline.relay.edge_link import Link
 
 __all__ = ["WebsocketsLink"]

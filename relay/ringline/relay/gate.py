@@ -10,6 +10,7 @@ from typing import Final, final
 from urllib.parse import parse_qsl
 
 from ringline.protocol import names
+from ringline.protocol.closes import retry_reason
 from ringline.protocol.errors import HttpProblem
 from ringline.protocol.limits import SUBPROTOCOL
 from ringline.relay import problem, tickets
@@ -90,7 +91,7 @@ class RelayGate:
 
     def farewell(self) -> str:
         """See `Gate.farewell`."""
-        return f"retry={self._settings.drain_retry_ms}"
+        return retry_reason(self._settings.drain_retry_ms)
 
     def _admit(self, request: Handshake) -> Receiver:
         """Return the receiver of a handshake that is let in; the order of checks is protocol §2's."""

@@ -13,6 +13,7 @@ from typing import Literal, final
 
 from msgspec import UNSET
 
+from ringline.protocol.closes import GOING_AWAY, POLICY, REVOKED, retry_reason
 from ringline.protocol.frames import CallRequest, CancelCall
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
@@ -23,7 +24,7 @@ from ringline.relay.budget import HourlyBudget, TurnBudget
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.calls import Book, Call, Party
 from ringline.relay.cancellation import Cancellation
-from ringline.relay.departures import GOING_AWAY, POLICY, REVOKED, Departures
+from ringline.relay.departures import Departures
 from ringline.relay.durable import DurableCalls
 from ringline.relay.effects import Effect
 from ringline.relay.mailbox import Acknowledged
@@ -372,7 +373,7 @@ class Hub:
         It expired, or was replaced 48 h ago; they may come back at once under its successor.
         """
         self._let_happen(now)
-        self._departures.end_log_ins(handle, card_id, GOING_AWAY, "retry=0", now)
+        self._departures.end_log_ins(handle, card_id, GOING_AWAY, retry_reason(0), now)
         return self._effects(now)
 
     # --- stopping

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from msgspec import UNSET
 
+from ringline.protocol.closes import GOING_AWAY
 from ringline.protocol.frames import (
     CallAccepted,
     CallCancelled,
@@ -379,4 +380,4 @@ class SyncCalls:
         for connection in connections:
             session = None if connection is None else self._sessions.get(connection)
             if session is not None and session.idle:
-                self.part(session, 1001, self.farewell, now)
+                self.part(session, GOING_AWAY, self.farewell, now)
