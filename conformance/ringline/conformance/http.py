@@ -17,7 +17,7 @@ Headers = tuple[tuple[str, str], ...]
 
 _HEAD_BYTES: Final = 65_536
 _BODY_BYTES: Final = 16 * 1_048_576
-_VOLATILE: Final = frozenset({"date", "connection", "keep-alive"})
+_VOLATILE: Final = frozenset({"date", "connection", "keep-alive", "sec-websocket-accept"})
 
 
 @final

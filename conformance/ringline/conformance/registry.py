@@ -1,7 +1,8 @@
 """The cases by their ids: what each requires, of whom, and what it needs to be run.
 
 A case is an async function in ``cases/<role>/<chapter>.py`` under the decorator `case`. Its id is
-``<role>.<chapter>.<name of the function>``; its docstring, one sentence, is the requirement in words.
+``<role>.<chapter>.<name of the function>``; its docstring, one sentence, is the requirement in words. A
+chapter that is too long for one file goes on in ``<chapter>_<part>.py``.
 """
 
 import importlib
@@ -32,8 +33,8 @@ class Level(StrEnum):
 class Needs:
     """What a case cannot be run without.
 
-    ``bounds`` names limits of the subject, as its ``GET /v1/relay`` shows them, that must be at most so
-    many ms: with longer ones the case is neutral. ``features`` are optional parts of the protocol, such
+    ``bounds`` names limits and budgets of the subject, as its ``GET /v1/relay`` shows them, that must be at
+    most so large: with larger ones the case is neutral. ``features`` are optional parts of the protocol, such
     as ``durable``: without one the case is not tested.
     """
 
@@ -83,13 +84,13 @@ def case(
     """
 
     def register(run: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-        *_, role, chapter = run.__module__.split(".")
+        *_, role, module = run.__module__.split(".")
         sentence = " ".join((run.__doc__ or "").split())
         if role not in ROLES or not sentence:
             raise ValueError(f"{run.__qualname__} has no role or no sentence")
         made = Case(
             role=role,
-            chapter=chapter,
+            chapter=module.partition("_")[0],
             name=run.__name__,
             level=level,
             requirements=tuple(requirements),

@@ -15,7 +15,7 @@ from ringline.conformance.identity import Identity
 from ringline.conformance.line import Frame, Line, Side
 from ringline.conformance.subject import Patience
 from ringline.conformance.timeline import Timeline, shorten
-from ringline.conformance.verdict import Failed, check
+from ringline.conformance.verdict import Failed, Neutral, check
 from ringline.conformance.websocket import WebSocket
 from ringline.protocol.shapes import Problem, RelayInfo
 
@@ -49,6 +49,7 @@ class RelayStage:
         self._offset_ms = offset_ms
         self._invite = invite
         self._lines: list[Line] = []
+        self._names: dict[str, int] = {}
         self._owners: dict[str, int] = {}
         self._secrets: dict[bytes, frozenset[str]] = {}
 
@@ -69,6 +70,23 @@ class RelayStage:
             raise Failed(f"the limit {name} in GET /v1/relay", "none")
         return value
 
+    def budget(self, name: str, *, most: int = 200) -> int:
+        """Return a budget of the subject, which must be small enough to be used up.
+
+        Raises `Neutral` when it is off or larger than ``most``, `Failed` when it is not shown.
+        """
+        value = self.info.budgets.get(name)
+        if value is None:
+            raise Failed(f"the budget {name} in GET /v1/relay", "none")
+        if not 0 < value <= most:
+            raise Neutral(f"needs {name.upper()} from 1 to {most}")
+        return value
+
+    def units(self) -> int:
+        """Return how many requests of one caller to one handle the hourly budgets let through."""
+        whole = self.budget("calls_per_hour")
+        return min(whole, self.info.budgets.get("calls_per_pair_per_hour") or whole)
+
     # --- identities
 
     def handle(self, name: str) -> str:
@@ -76,8 +94,10 @@ class RelayStage:
         return f"{name}-{self._tag}"
 
     def stranger(self, name: str = "mallory", **members: Any) -> Identity:
-        """Return an identity that is not enrolled."""
-        return Identity(handle=self.handle(name), realm=self.info.realm, offset_ms=self._offset_ms, **members)
+        """Return an identity that is not enrolled; its handle begins with ``name``, and is nobody else's."""
+        count = self._names[name] = self._names.get(name, 0) + 1
+        handle = self.handle(name if count == 1 else f"{name}{count}")
+        return Identity(handle=handle, realm=self.info.realm, offset_ms=self._offset_ms, **members)
 
     async def identity(self, name: str, **members: Any) -> Identity:
         """Return a new identity whose keys are published."""

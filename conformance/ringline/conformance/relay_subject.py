@@ -110,9 +110,9 @@ class RelaySubject:
 
     def missing(self, case: Case) -> str | None:
         """See `Subject.missing`."""
-        limits = self.info.limits
+        shown = self.info.limits | {name: value for name, value in self.info.budgets.items() if value}
         needed = case.needs.bounds.items()
-        long = {name: most for name, most in needed if limits.get(name, most + 1) > most}
+        long = {name: most for name, most in needed if shown.get(name, most + 1) > most}
         if not long:
             return None
         return "needs " + ", ".join(f"{name.upper()}={most}" for name, most in long.items())

@@ -98,8 +98,8 @@ class WebSocket:
         self._writer = writer
         self.answers_pings = True
         """False for a peer that lives and says nothing."""
-        self.pings = 0
-        """Pings received."""
+        self.pinged = asyncio.Event()
+        """Set once a ping was received."""
 
     @classmethod
     async def connect(cls, address: Address, *, lazy: bool = False) -> "WebSocket":
@@ -200,7 +200,7 @@ class WebSocket:
             while True:
                 fin, opcode, payload = await self._frame()
                 if opcode == PING:
-                    self.pings += 1
+                    self.pinged.set()
                     if self.answers_pings:
                         self.send(payload, opcode=PONG)
                 elif opcode == CLOSE:

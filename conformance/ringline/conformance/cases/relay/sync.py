@@ -1,25 +1,420 @@
-"""Sync calls."""
+"""Sync calls: from the request to the outcome, their bounds, and the loss of either side."""
 
-from ringline.conformance.registry import case
+import asyncio
+from uuid import uuid4
+
+from ringline.conformance.identity import LEFT_OUT, fresh_id
+from ringline.conformance.line import Line
+from ringline.conformance.registry import Level, Needs, case
 from ringline.conformance.relay_scene import Scene
 from ringline.conformance.relay_stage import RelayStage
+from ringline.conformance.verdict import check
 
 __all__: list[str] = []
 
+_RING = Needs(bounds={"ring_bound_ms": 3_000, "call_bound_ms": 8_000})
+_GRACE = Needs(bounds={"grace_ms": 2_500})
+_HOLD = Needs(bounds={"hold_ms": 2_500})
+
 
 @case(requirements=("RL-SYNC-001",))
+async def admitted_call_rings_at_one_listener(stage: RelayStage) -> None:
+    """An admitted call is offered to one listener connection, and its caller told that it rings."""
+    scene = await Scene.set(stage)
+    other = await stage.listen_line(scene.bob)
+    await scene.send_request()
+    status = await scene.caller.expect("call_status", state="ringing")
+    await scene.report("call_accepted", status["call_id"])
+    frame = await scene.listener.next()
+    first = frame.get("type") == "incoming_call"
+    if not first:
+        check(frame.get("type") == "cancel_call", "an offer, or no such call here", repr(frame))
+        await other.expect("incoming_call", call_id=status["call_id"])
+    await (other if first else scene.listener).quiet("the call is with another instance")
+
+
+@case(requirements=("RL-SYNC-002", "RL-SYNC-004"))
 async def answered_after_accepted(stage: RelayStage) -> None:
-    """A caller hears `answered` once the listener has accepted the call, and not before."""
+    """A caller hears `answered` when the listener has accepted the call, and not before."""
     scene = await Scene.set(stage)
     call_id = await scene.ring()
     await scene.caller.quiet("nobody has accepted the call")
     await scene.accept(call_id)
+    await scene.caller.quiet("nobody has started the call")
 
 
-@case(requirements=("RL-SYNC-001",))
-async def outcome_reaches_the_caller(stage: RelayStage) -> None:
-    """A listener's outcome reaches the caller with the envelope it was sent with."""
+@case(requirements=("RL-SYNC-003", "RL-SYNC-004"))
+async def working_after_started(stage: RelayStage) -> None:
+    """A caller hears `working` when the listener has started the call, after `answered`."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    await scene.work(call_id)
+    await scene.caller.quiet("there is no outcome yet")
+
+
+@case(requirements=("RL-SYNC-007", "RL-SYNC-009"))
+async def outcome_reaches_every_attached_connection_once(stage: RelayStage) -> None:
+    """An outcome reaches each of the caller's connections that repeated the request, once."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    lines = [scene.caller, await scene.another_caller(), await scene.another_caller()]
+    for line in lines[1:]:
+        await line.send(request)
+        await line.expect("call_status", state="ringing", call_id=call_id)
+    aside = await scene.another_caller()
+    await scene.report("call_started", call_id)
+    sent = await scene.send_outcome(call_id)
+    for line in lines:
+        frame = await line.next()
+        while frame["type"] == "call_status":
+            frame = await line.next()
+        check(frame.get("envelope") == sent["envelope"], "the outcome", repr(frame["type"]))
+        await line.quiet("the call has ended once")
+    await aside.quiet("it has not asked for the call")
+
+
+@case(requirements=("RL-SYNC-010", "RL-SYNC-011"))
+async def first_end_is_the_only_one(stage: RelayStage) -> None:
+    """After its outcome a call is over: a later one changes nothing and is answered with `cancel_call`."""
     scene = await Scene.set(stage)
     call_id = await scene.ring()
     await scene.work(call_id)
     await scene.complete(call_id)
+    for terminal in ("completed", "failed"):
+        await scene.send_outcome(call_id, terminal=terminal)
+        await scene.listener.expect("cancel_call", call_id=call_id)
+    await scene.report("call_rejected", call_id, code="protocol_error")
+    await scene.listener.expect("cancel_call", call_id=call_id)
+    await scene.caller.quiet("the call had ended")
+    await scene.has_ended(call_id, "completed")
+
+
+@case(requirements=("RL-SYNC-010", "RL-CANCEL-028"))
+async def late_answers_to_a_cancel_stay_unanswered(stage: RelayStage) -> None:
+    """A `call_cancelled` or `call_not_cancelled` of a call that is over or unknown is not answered."""
+    scene = await Scene.set(stage)
+    ended = await scene.ring()
+    await scene.work(ended)
+    await scene.complete(ended)
+    for call_id in (ended, "unknown-to-the-relay"):
+        await scene.report("call_cancelled", call_id, phase="running")
+        await scene.report("call_not_cancelled", call_id, reason="unknown")
+    await scene.listener.quiet("they would answer each other for ever")
+    await scene.has_ended(ended, "completed")
+
+
+@case(requirements=("RL-SYNC-010", "RL-SYNC-019"))
+async def listener_reports_its_own_calls_only(stage: RelayStage) -> None:
+    """A frame about a call that another listener has is answered with `cancel_call`, without effect."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    mallory = await stage.identity("mallory")
+    for thief in (await stage.listen_line(mallory), await stage.listen_line(scene.bob)):
+        for frame in (
+            {"type": "call_accepted", "call_id": call_id},
+            {"type": "call_started", "call_id": call_id},
+            {"type": "call_rejected", "call_id": call_id, "code": "protocol_error"},
+            mallory.outcome(call_id, terminal="failed"),
+        ):
+            await thief.send(frame)
+            await thief.expect("cancel_call", call_id=call_id)
+    await scene.caller.quiet("the call is in other hands")
+    await scene.work(call_id)
+    await scene.complete(call_id)
+
+
+# --- bounds
+
+
+async def _timed_out(scene: Scene, call_id: str, within_ms: int, state: str) -> None:
+    patience = within_ms / 1000 + scene.stage.patience.answer
+    await scene.caller.expect("call_error", within=patience, code="timeout", call_id=call_id)
+    await scene.listener.expect("cancel_call", call_id=call_id)
+    await scene.has_ended(call_id, state)
+
+
+@case(requirements=("RL-SYNC-012", "RL-SYNC-014"), needs=_RING)
+async def call_that_nobody_accepts_expires(stage: RelayStage) -> None:
+    """A call that is not accepted within the ring bound ends: `timeout`, `cancel_call`, `expired`."""
+    scene = await Scene.set(stage)
+    began = scene.alice.now()
+    call_id = await scene.ring()
+    await _timed_out(scene, call_id, stage.bound("ring_bound_ms"), "expired")
+    took = scene.alice.now() - began
+    check(took >= stage.bound("ring_bound_ms") - 100, "an end after the bound", f"{took} ms")
+    await scene.report("call_accepted", call_id)
+    await scene.listener.expect("cancel_call", call_id=call_id)
+    await scene.caller.quiet("the call had ended")
+
+
+@case(requirements=("RL-SYNC-013", "RL-SYNC-014"), needs=_RING)
+async def call_that_does_not_end_is_ended(stage: RelayStage) -> None:
+    """An accepted call outlives the ring bound and ends at the call bound: `indeterminate_execution`."""
+    scene = await Scene.set(stage)
+    began = scene.alice.now()
+    call_id = await scene.ring()
+    await scene.accept(call_id)
+    await _timed_out(scene, call_id, stage.bound("call_bound_ms"), "indeterminate_execution")
+    took = scene.alice.now() - began
+    check(took >= stage.bound("call_bound_ms") - 100, "an end after the bound", f"{took} ms")
+    await scene.send_outcome(call_id, terminal="failed")
+    await scene.listener.expect("cancel_call", call_id=call_id)
+    await scene.caller.quiet("the call had ended")
+
+
+# --- loss of a listener
+
+
+@case(requirements=("RL-SYNC-021", "RL-SYNC-020"))
+async def instance_that_returns_is_offered_its_calls_again(stage: RelayStage) -> None:
+    """An instance whose connection broke is offered its calls again, with the same ids, and goes on."""
+    instance = str(uuid4())
+    scene = await Scene.set(stage, instance=instance)
+    first, second = await scene.ring(), await scene.ring()
+    await scene.work(second)
+    await scene.listener.break_off()
+    await scene.listen(instance=instance)
+    offers = {(await scene.listener.expect("incoming_call"))["call_id"] for _ in range(2)}
+    check(offers == {first, second}, "both calls", repr(offers))
+    await scene.caller.quiet("nothing new has happened")
+    await scene.report("call_started", second)
+    await scene.listener.quiet()
+    await scene.caller.quiet("that it works is known")
+    await scene.complete(second)
+    await scene.accept(first)
+
+
+@case(requirements=("RL-SYNC-019",))
+async def call_of_a_lost_instance_goes_to_no_other(stage: RelayStage) -> None:
+    """A call that an instance has is offered to no other, whether its connection breaks or is closed."""
+    for ending in (Line.break_off, Line.leave):
+        scene = await Scene.set(stage)
+        await scene.ring()
+        lost = scene.listener
+        other = await scene.listen()
+        await ending(lost)
+        await other.quiet("the call was handed out")
+        await scene.caller.quiet("the instance may return")
+
+
+@case(requirements=("RL-SYNC-023", "RL-SYNC-014"), needs=_GRACE)
+async def call_of_an_instance_that_stays_away_ends(stage: RelayStage) -> None:
+    """The calls of an instance that is not back in time end with `timeout`, as they had got."""
+    scene = await Scene.set(stage)
+    ringing, working = await scene.ring(), await scene.ring()
+    await scene.work(working)
+    await scene.listener.break_off()
+    grace = stage.bound("grace_ms") / 1000 + stage.patience.answer
+    ends = {
+        (await scene.caller.expect("call_error", within=grace, code="timeout"))["call_id"] for _ in range(2)
+    }
+    check(ends == {ringing, working}, "the end of both calls", repr(ends))
+    await scene.has_ended(ringing, "expired")
+    await scene.has_ended(working, "indeterminate_execution")
+
+
+@case(requirements=("RL-SYNC-024",), needs=_GRACE)
+async def late_close_of_a_replaced_connection_changes_nothing(stage: RelayStage) -> None:
+    """The end of a connection that its instance has replaced before starts no grace."""
+    instance = str(uuid4())
+    scene = await Scene.set(stage, instance=instance)
+    call_id = await scene.ring()
+    before = scene.listener
+    await scene.listen(instance=instance)
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    await before.closed(4000)
+    await before.break_off()
+    await scene.accept(call_id)
+    # Longer than the grace, and no longer than the call may be silent.
+    await _pass(stage, "grace_ms")
+    await scene.caller.quiet("the instance is connected")
+    await scene.report("call_started", call_id)
+    await scene.caller.expect("call_status", state="working")
+
+
+async def _pass(stage: RelayStage, bound: str) -> None:
+    await asyncio.sleep(stage.bound(bound) / 1000 + 0.3)
+
+
+# --- loss of a caller
+
+
+@case(requirements=("RL-SYNC-027", "RL-SYNC-029", "RL-SYNC-026"))
+async def caller_that_returns_is_told_where_the_call_stands(stage: RelayStage) -> None:
+    """A caller that repeats its request on a new connection gets the present state, and then the end."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    await scene.work(call_id)
+    await scene.caller.break_off()
+    scene.caller = await scene.another_caller()
+    await scene.caller.send(request)
+    await scene.caller.expect(
+        "call_status", state="working", call_id=call_id, correlation_id=request["correlation_id"]
+    )
+    await scene.listener.quiet("the call is the same")
+    await scene.complete(call_id)
+
+
+@case(requirements=("RL-SYNC-028", "RL-SYNC-027"), needs=_HOLD)
+async def abandoned_call_is_cancelled_after_the_hold(stage: RelayStage) -> None:
+    """A call with a `message_id` whose caller has gone is cancelled when the hold is over, and not before."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    await scene.caller.leave()
+    await scene.listener.quiet("its caller may return")
+    hold = stage.bound("hold_ms") / 1000 + stage.patience.answer
+    await scene.listener.expect("cancel_call", within=hold, call_id=call_id)
+    await scene.report("call_cancelled", call_id, phase="pending")
+    await scene.listener.quiet()
+    await scene.has_ended(call_id, "canceled")
+
+
+@case(requirements=("RL-SYNC-028",))
+async def abandoned_call_without_a_message_id_is_cancelled_at_once(stage: RelayStage) -> None:
+    """A call without a `message_id` is cancelled as soon as its caller's connection is gone."""
+    for ending in (Line.leave, Line.break_off):
+        scene = await Scene.set(stage)
+        call_id = await scene.ring(message_id=LEFT_OUT)
+        await ending(scene.caller)
+        await scene.listener.expect("cancel_call", call_id=call_id)
+
+
+@case(requirements=("RL-SYNC-028", "RL-SYNC-026"), needs=_HOLD)
+async def one_attached_connection_is_enough(stage: RelayStage) -> None:
+    """A call of which one connection is still attached is not abandoned."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    await scene.accept(call_id)
+    second = await scene.another_caller()
+    await second.send(request)
+    await second.expect("call_status", state="answered", call_id=call_id)
+    await scene.caller.break_off()
+    await _pass(stage, "hold_ms")
+    await scene.listener.quiet("somebody still waits for the call")
+    scene.caller = second
+    await scene.report("call_started", call_id)
+    await second.expect("call_status", state="working", call_id=call_id)
+    await scene.complete(call_id)
+
+
+@case(requirements=("RL-SYNC-031",))
+async def attached_connection_hears_no_status_twice(stage: RelayStage) -> None:
+    """A request that is repeated where the call is waited for already is answered by its end only."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    for _ in range(3):
+        await scene.caller.send(request)
+    await scene.caller.quiet("it is attached already")
+    await scene.work(call_id)
+    await scene.caller.send(request)
+    await scene.caller.quiet("it is attached already")
+    await scene.complete(call_id)
+    await scene.caller.quiet("the call has ended once")
+
+
+@case(requirements=("RL-SYNC-030", "RL-SYNC-032", "RL-SYNC-033"))
+async def ended_call_is_told_again(stage: RelayStage) -> None:
+    """A caller that repeats the request of an ended call gets its status and its end, on any connection."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    await scene.work(call_id)
+    sent = await scene.complete(call_id)
+    for _ in range(2):
+        line = await scene.another_caller()
+        await line.send(request)
+        await line.expect("call_status", call_id=call_id)
+        await line.expect("call_outcome", call_id=call_id, envelope=sent["envelope"])
+    await scene.listener.quiet("the call has run once")
+
+
+@case(requirements=("RL-SYNC-032",))
+async def end_without_an_outcome_is_told_again(stage: RelayStage) -> None:
+    """An end by the relay's own word is told again like an outcome, with the `call_id`."""
+    scene = await Scene.set(stage)
+    request = await scene.send_request()
+    call_id = (await scene.caller.expect("call_status", state="ringing"))["call_id"]
+    await scene.listener.expect("incoming_call", call_id=call_id)
+    await scene.report("call_rejected", call_id, code="protocol_error")
+    await scene.caller.expect("call_error", code="protocol_error", call_id=call_id)
+    line = await scene.another_caller()
+    await line.send(request)
+    await line.expect("call_status", call_id=call_id)
+    await line.expect("call_error", code="protocol_error", call_id=call_id)
+
+
+@case(requirements=("RL-SYNC-033", "RL-IDEM-005"), needs=Needs(bounds={"record_life_ms": 6_000}))
+async def record_of_an_ended_call_goes_in_its_time(stage: RelayStage) -> None:
+    """The record of an ended sync call is there for its time and then gone."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    await scene.work(call_id)
+    await scene.complete(call_id)
+    await scene.has_ended(call_id, "completed")
+    await _pass(stage, "record_life_ms")
+    answer = await stage.ask(scene.alice, "GET", f"/v1/calls/{call_id}")
+    check(answer.status == 404, "404 for a record whose time is over", str(answer))
+
+
+# --- conversations and instances
+
+
+@case(requirements=("RL-SYNC-039",))
+async def conversation_stays_with_its_instance(stage: RelayStage) -> None:
+    """The calls of a correlation id go to the instance that took the first, or are `busy` when it is full."""
+    scene = await Scene.set(stage, capacity=2)
+    correlation_id = fresh_id()
+    call_id = await scene.ring(correlation_id=correlation_id)
+    await scene.work(call_id)
+    await scene.complete(call_id)
+    other = await stage.listen_line(scene.bob, capacity=40)
+    call_id = await scene.ring(correlation_id=correlation_id)
+    await other.quiet("the conversation is with another instance")
+    # Fill the instance by another caller, while there is no other instance to go to.
+    carol = await stage.identity("carol")
+    await other.leave()
+    line = await stage.call_line(carol, scene.bob.handle)
+    await line.send(carol.request())
+    await line.expect("call_status", state="ringing")
+    await scene.listener.expect("incoming_call", from_=carol.handle)
+    other = await stage.listen_line(scene.bob, capacity=40)
+    await scene.send_request(correlation_id=correlation_id)
+    await scene.caller.refused("busy", correlation_id=correlation_id)
+    await scene.send_request()
+    status = await scene.caller.expect("call_status", state="ringing")
+    await other.expect("incoming_call", call_id=status["call_id"])
+
+
+@case(Level.SHOULD, requirements=("RL-SYNC-040",))
+async def least_busy_instance_is_asked_first(stage: RelayStage) -> None:
+    """A call of a new conversation goes to the instance with the smallest share of its places in use."""
+    scene = await Scene.set(stage, capacity=2)
+    await scene.ring()
+    large = await stage.listen_line(scene.bob, capacity=20)
+    for _ in range(4):
+        await scene.send_request()
+        status = await scene.caller.expect("call_status", state="ringing")
+        await large.expect("incoming_call", call_id=status["call_id"])
+
+
+@case(requirements=("RL-SYNC-041",))
+async def capacity_is_not_exceeded(stage: RelayStage) -> None:
+    """An instance never has more calls in hand than its capacity, whoever calls."""
+    scene = await Scene.set(stage, capacity=3)
+    callers = [await stage.identity(f"c{number}") for number in range(5)]
+    states: list[str] = []
+    for who in callers:
+        line = await stage.call_line(who, scene.bob.handle)
+        await line.send(who.request())
+        frame = await line.next()
+        states.append(frame.get("state") or frame.get("code") or "")
+    check(states == ["ringing"] * 3 + ["busy"] * 2, "three calls and twice busy", repr(states))
