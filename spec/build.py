@@ -137,8 +137,8 @@ def errors_page() -> str:
         "## Exit codes\n",
         _table(["Exit code", "Means"], [[str(code), ", ".join(exits[code])] for code in sorted(exits)]),
         "## Close codes\n",
-        "How a WebSocket ends, from `ringline.protocol.closes`. After any other code, or none, a client dials "
-        "again.\n",
+        "How a WebSocket ends, from `ringline.protocol.closes`. "
+        "After any other code, or none, a client dials again.\n",
         _table(
             ["Code", "Name", "Means", "Client dials again", "Source"],
             [

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ringline.protocol import frames
+from ringline.protocol import frames, lifecycle
 from ringline.protocol.schema import rewritten
 
 __all__ = ["DIRECTION_TITLES", "TIES", "frame_name", "frames_schema"]
@@ -38,7 +38,7 @@ TIES: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
     ),
     "call_outcome": (
         "A listener's `terminal`/`terminal_reason` is one of "
-        + ", ".join(f"`{a}`/`{b}`" for a, b in sorted(frames.LEGAL_ENDS))
+        + ", ".join(f"`{a}`/`{b}`" for a, b in sorted(lifecycle.ENDS))
         + "; an absent reason equals the terminal (not in the schema).",
         None,
     ),

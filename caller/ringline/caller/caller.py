@@ -26,7 +26,7 @@ from ringline.protocol.bodies import Offer, encode_request
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.limits import CALL_BOUND_MS, DURABLE_LIFE_MS, HOLD_MS
-from ringline.protocol.names import is_handle, is_message_id
+from ringline.protocol.names import HANDLE_RULE, is_handle, is_message_id
 from ringline.protocol.shapes import CallRecord
 from ringline.protocol.transcript import digest
 
@@ -87,7 +87,7 @@ class AsyncCaller:
         """
         if handle is not None and not is_handle(handle):
             raise ConfigError(
-                f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+                f"{handle!r} is not a handle: {HANDLE_RULE}",
                 next_step="choose another name",
             )
         self._options = PostOptions(
@@ -366,7 +366,7 @@ class AsyncCaller:
 def _checked(handle: str) -> None:
     if not is_handle(handle):
         raise ConfigError(
-            f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+            f"{handle!r} is not a handle: {HANDLE_RULE}",
             next_step="check the name of the agent to call",
         )
 

@@ -12,6 +12,7 @@ from ringline.cli.app import Invocation
 from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import command as page
 from ringline.protocol.errors import Family
+from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -84,7 +85,7 @@ _T = TypeVar("_T")
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="How long to wait. [default: 390]",
+    help=f"How long to wait. [default: {(CALL_BOUND_MS + HOLD_MS) // 1_000}]",
 )
 @click.option(
     "--id",

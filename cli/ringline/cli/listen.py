@@ -11,6 +11,7 @@ from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
 from ringline.protocol.errors import Family
+from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
 
 __all__ = ["RunPage", "command"]
 
@@ -102,11 +103,11 @@ class RunPage(Page):
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=350),
-    default=300.0,
+    type=click.FloatRange(min=0, min_open=True, max=WORK_BOUND_MAX_MS // 1_000),
+    default=WORK_BOUND_MS / 1_000,
     show_default=True,
     metavar="SECONDS",
-    help="How long the program may take for one message, at most 350.",
+    help=f"How long the program may take for one message, at most {WORK_BOUND_MAX_MS // 1_000}.",
 )
 @click.option(
     "--trust-new", is_flag=True, help="Pin the first key that the relay shows for a caller who is let in."

@@ -4,7 +4,6 @@ A realm is a name and never a location: the client takes it from its own configu
 reached is configuration too (protocol §1). This module joins the two and derives every URL from them.
 """
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from ringline.protocol.errors import ConfigError
-from ringline.protocol.names import is_realm
+from ringline.protocol.names import is_loopback, is_realm
 
 __all__ = ["DEFAULT_RELAY", "LOCAL_REALM", "RelayAddress"]
 
@@ -61,7 +60,7 @@ class RelayAddress:
             raise _bad(url, "credentials do not belong in it")
         if parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
             raise _bad(url, "it ends with its path; query, fragment and escapes do not belong in it")
-        loopback = _is_loopback(host)
+        loopback = is_loopback(host)
         # protocol §1: off loopback only https/wss.
         if scheme == "http" and not loopback:
             raise _bad(url, "without TLS only a relay on loopback is used", "use https:// or wss://")
@@ -124,15 +123,6 @@ def _base(scheme: str, host: str, port: int | None, parts: SplitResult) -> str:
     default = 443 if scheme == "https" else 80
     place = shown if port is None or port == default else f"{shown}:{port}"
     return f"{scheme}://{place}{parts.path.rstrip('/')}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _bad(url: str, why: str, next_step: str = "for example --relay https://relay.example") -> ConfigError:

@@ -53,7 +53,7 @@ from ringline.listener.tasks import DEFAULT_TASK, Function, make_task
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError, RinglineError
 from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
-from ringline.protocol.names import is_handle
+from ringline.protocol.names import HANDLE_RULE, is_handle
 from ringline.protocol.shapes import Policy
 
 __all__ = ["Listener", "Serving"]
@@ -141,7 +141,7 @@ class Listener:
         self.address = RelayAddress.parse(relay, realm)
         if not is_handle(name):
             raise ConfigError(
-                f"{name!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+                f"{name!r} is not a handle: {HANDLE_RULE}",
                 next_step="choose another name",
             )
         if not 1 <= capacity <= _CAPACITY_MAX:

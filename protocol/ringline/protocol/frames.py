@@ -15,7 +15,6 @@ from ringline.protocol.limits import INT_MAX, OUTCOME_CT_CHARS
 
 __all__ = [
     "DIRECTIONS",
-    "LEGAL_ENDS",
     "CallAccepted",
     "CallCancelled",
     "CallError",
@@ -78,11 +77,6 @@ TerminalReason: TypeAlias = Literal[
 Phase: TypeAlias = Literal["pending", "running"]
 NotCancelledReason: TypeAlias = Literal["already_terminal", "unknown", "too_late"]
 
-# protocol §3 `call_outcome`: what a listener may claim; an absent reason equals the terminal.
-LEGAL_ENDS: Final[frozenset[tuple[str, str]]] = frozenset(
-    {("completed", "completed"), ("failed", "failed"), ("failed", "indeterminate_execution")}
-)
-
 
 class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sealed text: exactly these members (envelope §3.5).
@@ -99,6 +93,11 @@ class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     iat: UnixMs
     exp: UnixMs
     ct: Annotated[str, Meta(min_length=1, max_length=OUTCOME_CT_CHARS)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of ``ct`` without its base64url: what a relay's quotas count."""
+        return len(self.ct) * 3 // 4
 
 
 class _Frame(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type"):

@@ -16,6 +16,7 @@ from typing import Final
 from ringline.protocol.frames import CallState, RelayCode, TerminalReason
 
 __all__ = [
+    "ENDS",
     "FINAL",
     "TRANSITIONS",
     "WITH_CANCEL_FLAG",
@@ -95,6 +96,15 @@ class Event(StrEnum):
     EXECUTE_BY = "execute_by"  # the time is over before the start
     STOP_BOUND = "stop_bound"  # no answer to the relay's own cancel_call in time
     AUTHORITY_LOST = "authority_lost"  # before the start
+
+
+ENDS: Final[dict[tuple[str, str], Event]] = {
+    ("completed", "completed"): Event.COMPLETE,
+    ("failed", "failed"): Event.FAIL,
+    ("failed", "indeterminate_execution"): Event.FAIL_INDETERMINATE,
+}
+"""What a listener may claim in a ``call_outcome``, by ``terminal`` and ``terminal_reason``; an absent reason
+equals the terminal (protocol §3)."""
 
 
 @dataclass(frozen=True, slots=True)

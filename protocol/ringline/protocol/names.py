@@ -5,6 +5,7 @@ because ``$`` would accept a trailing line feed, and the same text is handed to 
 generated JSON Schema. Nothing is normalised: a name either matches or is refused (protocol §1).
 """
 
+import ipaddress
 import re
 from typing import Final
 
@@ -15,6 +16,7 @@ __all__ = [
     "CORRELATION_ID",
     "FEATURE",
     "HANDLE",
+    "HANDLE_RULE",
     "INVITE",
     "INVITE_ID",
     "JTI",
@@ -29,6 +31,7 @@ __all__ = [
     "is_handle",
     "is_invite",
     "is_invite_id",
+    "is_loopback",
     "is_message_id",
     "is_realm",
     "is_task_id",
@@ -38,6 +41,8 @@ __all__ = [
 # msgspec compiles `pattern` with `re` and searches, so the anchors are part of the text. `\Z` is
 # Python's spelling; spec/build.py rewrites the anchors to `^…$` for JSON Schema, where `$` is strict.
 HANDLE: Final = r"\A[a-z0-9][a-z0-9-]{1,30}\Z"
+HANDLE_RULE: Final = "2 to 31 of a-z, 0-9 and hyphen, the first no hyphen"
+"""What a handle is, for people."""
 REALM: Final = r"\A[a-z0-9.-]{1,253}\Z"
 CALL_ID: Final = r"\A[A-Za-z0-9_-]{1,64}\Z"
 LEASE_ID: Final = r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z"
@@ -95,6 +100,19 @@ def is_realm(text: str) -> bool:
 def is_call_id(text: str) -> bool:
     """True for a relay-minted call id: 1-64 of ``[A-Za-z0-9_-]`` (protocol §1)."""
     return _call_id.match(text) is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this computer alone: ``localhost``, or a literal loopback address.
+
+    Other names are not looked up: whoever answers for them could answer differently the next time.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_message_id(text: str) -> bool:

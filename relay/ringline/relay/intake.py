@@ -78,7 +78,7 @@ class Intake:
         if not self._authority.takes_durable(callee):
             return Refused("offline")
         listed = self._authority.lists(callee, caller)
-        if self._quotas.full(caller, callee, listed=listed, size=_ciphertext_bytes(request)):
+        if self._quotas.full(caller, callee, listed=listed, size=request.envelope.size):
             return Refused("busy", self._settings.mailbox_retry_ms)
         return None
 
@@ -106,7 +106,7 @@ class Intake:
                 traceparent=traceparent,
                 submitted_at=now.wall,
                 execute_by=execute_by,
-                request_bytes=_ciphertext_bytes(request),
+                request_bytes=request.envelope.size,
                 due_at=execute_by,
             ),
             _json.encode(request.envelope),
@@ -152,8 +152,3 @@ class Intake:
                 expires_at=row.execute_by,
             ),
         )
-
-
-def _ciphertext_bytes(request: CallRequest) -> int:
-    """Return the size of a request's ciphertext: what quotas count."""
-    return len(request.envelope.ct) * 3 // 4

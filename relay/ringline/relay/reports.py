@@ -15,7 +15,7 @@ from ringline.protocol.frames import (
     ListenerToRelay,
 )
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Event, IllegalTransition, Mode, State, advance
+from ringline.protocol.lifecycle import ENDS, Event, IllegalTransition, Mode, State, advance
 from ringline.relay.endings import Endings
 from ringline.relay.errands import Errand, Errands, Lease
 from ringline.relay.hands import Hands
@@ -23,7 +23,6 @@ from ringline.relay.ledger import Ledger
 from ringline.relay.presence import Presence
 from ringline.relay.quotas import Quotas
 from ringline.relay.session import Session
-from ringline.relay.sync import ENDS
 from ringline.relay.timers import LeaseLapses, Timers
 
 __all__ = ["Reports"]

@@ -5,7 +5,6 @@ Everything that knows sockets, clocks or signals is composed here; the rules are
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import secrets
@@ -31,7 +30,7 @@ from ringline.protocol.errors import ConfigError
 from ringline.protocol.faults import fault_points
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
-from ringline.protocol.names import is_handle, is_realm
+from ringline.protocol.names import is_handle, is_loopback, is_realm
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES
 from ringline.relay.auth import Authenticator
@@ -56,7 +55,7 @@ from ringline.relay.switchboard import Switchboard
 from ringline.relay.telemetry import Telemetry
 from ringline.relay.tickets import Tickets
 
-__all__ = ["DEFAULT_PORT", "DEVELOPMENT", "RelayOptions", "RelayServer", "is_loopback", "run", "run_dev"]
+__all__ = ["DEFAULT_PORT", "DEVELOPMENT", "RelayOptions", "RelayServer", "run", "run_dev"]
 
 logger: Final = logging.getLogger("ringline.relay")
 
@@ -131,16 +130,6 @@ class RelayOptions:
                 f"a relay that listens on {self.host} needs TLS: log-ins would be sent in the clear",
                 next_step="give --cert and --key, or say --behind-proxy if a proxy in front of it ends TLS",
             )
-
-
-def is_loopback(host: str) -> bool:
-    """True for a name or address that only this machine can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @final

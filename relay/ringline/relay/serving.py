@@ -15,8 +15,9 @@ from typing import Final, final
 from ringline.protocol.errors import ConfigError, InviteError
 from ringline.protocol.invite import Invite
 from ringline.protocol.limits import INVITE_LIFE_S
+from ringline.protocol.names import is_loopback
 from ringline.relay.edge import EDGES
-from ringline.relay.server import DEFAULT_PORT, RelayOptions, RelayServer, is_loopback, run
+from ringline.relay.server import DEFAULT_PORT, RelayOptions, RelayServer, run
 from ringline.relay.settings import Settings
 
 __all__ = ["ServeOptions", "run_serve"]

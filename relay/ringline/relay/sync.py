@@ -24,7 +24,16 @@ from ringline.protocol.frames import (
     ListenerToRelay,
 )
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import FINAL, Event, IllegalTransition, Mode, State, Transition, advance
+from ringline.protocol.lifecycle import (
+    ENDS,
+    FINAL,
+    Event,
+    IllegalTransition,
+    Mode,
+    State,
+    Transition,
+    advance,
+)
 from ringline.protocol.trace import normalise
 from ringline.relay.admission import Admitted, Refused
 from ringline.relay.calls import Book, Call
@@ -36,14 +45,7 @@ from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
 from ringline.relay.timers import BoundPassed, GraceOver, HoldOver, Timers
 
-__all__ = ["ENDS", "SyncCalls"]
-
-ENDS: Final[dict[tuple[str, str], Event]] = {
-    ("completed", "completed"): Event.COMPLETE,
-    ("failed", "failed"): Event.FAIL,
-    ("failed", "indeterminate_execution"): Event.FAIL_INDETERMINATE,
-}
-"""The ends that a listener may claim, by ``terminal`` and ``terminal_reason`` (protocol §3)."""
+__all__ = ["SyncCalls"]
 
 # Bound once: looking a member of an enum up in its class is slow.
 _SYNC: Final = Mode.SYNC

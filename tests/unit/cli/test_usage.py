@@ -1,5 +1,6 @@
 """Mistakes on the command line: one screen each, with what to type next, before anything is started."""
 
+import contextlib
 import io
 import sys
 from pathlib import Path
@@ -164,3 +165,21 @@ def test_what_belongs_to_somebody_else_does_not_ask_for_a_document(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     refused(capsys, *words)
+
+
+def test_the_numbers_of_the_pages_are_those_of_the_libraries() -> None:
+    # What a help page says is not imported from where it is used, so that the page comes at once.
+    from ringline.caller import DEFAULT_TIMEOUT_S
+    from ringline.cli.options import DEFAULT_RELAY as page
+    from ringline.client import DEFAULT_RELAY
+    from ringline.relay.server import DEFAULT_PORT
+
+    assert page == DEFAULT_RELAY == f"http://127.0.0.1:{DEFAULT_PORT}"
+    for words, number in (
+        (("call", "--help"), f"[default: {DEFAULT_TIMEOUT_S:g}]"),
+        (("relay", "dev", "--help"), f"[default: {DEFAULT_PORT}"),
+        (("listen", "--help"), "at most 350"),
+    ):
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            main(words)
+        assert number in " ".join(shown.getvalue().split()), words

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ringline.protocol.errors import ConfigError
-from ringline.relay.server import RelayOptions, RelayServer, is_loopback, run_dev
+from ringline.protocol.names import is_loopback
+from ringline.relay.server import RelayOptions, RelayServer, run_dev
 
 
 @pytest.mark.parametrize(
