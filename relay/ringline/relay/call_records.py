@@ -3,6 +3,7 @@
 import functools
 import itertools
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -16,7 +17,9 @@ from ringline.relay.store import StoreError
 __all__ = [
     "ADD_TO_MAILBOX",
     "ADD_TO_PAIR",
-    "CALLEES",
+    "BY_ID",
+    "BY_KEY",
+    "BY_SEQ",
     "CHANGING",
     "INSERT",
     "LAST_SEQ",
@@ -57,6 +60,11 @@ SELECT: Final = f"SELECT {', '.join(_FIELDS)} FROM calls"
 
 INSERT: Final = f"INSERT INTO calls ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"
 
+BY_ID: Final = f"{SELECT} WHERE call_id = ?"
+BY_SEQ: Final = f"{SELECT} WHERE seq = ?"
+BY_KEY: Final = "SELECT seq FROM calls WHERE caller = ? AND callee = ? AND message_id = ?"
+"""Mostly there is none, so that the index answers alone."""
+
 SAME: Final = "seq = ? AND call_id = ? AND version = ?"
 """The call as it was read. Its number alone would not do: one that was rolled back is given again."""
 
@@ -65,17 +73,6 @@ SELECT max(
     ifnull((SELECT max(seq) FROM calls), 0),
     ifnull((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'last_call'), 0)
 )
-"""
-
-# From one handle to the next in the index, however many calls each has.
-CALLEES: Final = """
-WITH RECURSIVE found (callee) AS (
-    SELECT min(callee) FROM calls WHERE state = 'queued'
-    UNION ALL
-    SELECT (SELECT min(callee) FROM calls WHERE state = 'queued' AND callee > found.callee)
-    FROM found WHERE found.callee IS NOT NULL
-)
-SELECT callee FROM found WHERE callee IS NOT NULL
 """
 
 MAILBOX: Final = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
@@ -138,7 +135,15 @@ def same_of(row: CallRow) -> tuple[int, str, int]:
 
 def calls_of(found: Sequence[Record], path: str) -> list[CallRow]:
     """Return the calls that a `SELECT` found in the file at ``path``. Raises `StoreError`."""
-    return converted([dict(zip(_FIELDS, record, strict=True)) for record in found], list[CallRow], path)
+    # One by one: for a list of a struct msgspec would look at the types anew each time.
+    return [
+        converted(dict(zip(_FIELDS, map(_shared, record), strict=True)), CallRow, path) for record in found
+    ]
+
+
+def _shared(value: Value) -> Value:
+    """Return one object for equal texts: handles and cards are the same in many calls, which may be many."""
+    return sys.intern(value) if type(value) is str else value
 
 
 def converted(found: object, type_: type[_Type], path: str) -> _Type:

@@ -223,8 +223,11 @@ class CallStore(Protocol):
         """Return up to ``limit`` queued calls of ``callee`` with ``seq`` above ``after``, in that order."""
         ...
 
-    def callees(self) -> list[str]:
-        """Return the handles that have queued calls."""
+    def flagged(self, after: int, limit: int) -> list[CallRow]:
+        """Return up to ``limit`` queued calls with a cancel request and ``seq`` above ``after``, by ``seq``.
+
+        For the start of a relay: it may look at every queued call, and returns few.
+        """
         ...
 
     def started(self) -> list[CallRow]:

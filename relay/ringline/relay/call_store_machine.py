@@ -115,7 +115,7 @@ def _calls(store: CallStore, rows: Sequence[CallRow]) -> list[object]:
 
 def _lists(store: CallStore) -> dict[str, object]:
     found: dict[str, object] = {
-        "callees": store.callees(),
+        "flagged": (store.flagged(0, 2), store.flagged(3, 9)),
         "started": store.started(),
         "next due": store.next_due(),
         "due": [store.due(now, 3) for now in (0, _LATEST // 2, _LATEST + 1_000)],

@@ -25,6 +25,7 @@ from ringline.relay.stored_records import shown_ended
 from ringline.relay.timers import (
     DurableAlarm,
     LeaseLapses,
+    QueueFills,
     RebindOver,
     RestOver,
     StopOver,
@@ -231,7 +232,7 @@ class DurableCalls:
     def detach(self, session: Session, now: Instant, *, lost: bool) -> None:
         """A connection is going; ``lost``: neither side had closed it. To be told before the presence is."""
         for errand in session.errands.values():
-            errand.attached = [other for other in errand.attached if other != session.connection]
+            errand.attached = tuple(other for other in errand.attached if other != session.connection)
             self._errands.tidy(errand)
         session.errands = {}
         self._attached.pop(session.connection, None)
@@ -328,6 +329,8 @@ class DurableCalls:
         match alarm:
             case LeaseLapses():
                 self.hands.lapse(alarm.call_id, now)
+            case QueueFills():
+                self.hands.fill(alarm.callee, now)
             case RebindOver():
                 self.hands.not_returned(alarm.handle, alarm.instance, now)
             case RestOver():

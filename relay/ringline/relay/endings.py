@@ -79,7 +79,7 @@ class Endings:
         """Tell this connection what happens to the call from now on."""
         session = self._sessions.get(connection)
         if session is not None and connection not in errand.attached:
-            errand.attached = [*errand.attached, connection]
+            errand.attached = (*errand.attached, connection)
             session.errands[errand.id] = errand
             self._errands.keep(errand)
 
@@ -214,7 +214,7 @@ class Endings:
             error=error,
             finished_at=now.wall,
             terminal=None if outcome is None else outcome.terminal,
-            outcome_bytes=0 if outcome is None else len(outcome.envelope.ct) * 3 // 4,
+            outcome_bytes=0 if outcome is None else outcome.envelope.size,
             attempts=before.attempts if attempts is None else attempts,
             due_at=before.execute_by + (0 if hidden else self._keep),
         )
@@ -251,7 +251,7 @@ class Endings:
             session = self._sessions.get(connection)
             if session is not None:
                 session.errands.pop(errand.id, None)
-        errand.attached = []
+        errand.attached = ()
         self._errands.tidy(errand)
         self._ledger.say(Retire(errand.id))
 

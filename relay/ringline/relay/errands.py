@@ -42,11 +42,11 @@ class Errand(Struct, eq=False, kw_only=True):
     lease: Lease | None = None
     queued: bool = False
     """It waits in the queue of its callee."""
-    attached: list[int] = []
+    attached: tuple[int, ...] = ()
     """Connections of the caller that are told what happens to it."""
     status: CallState | None = None
     """The last status that they were told."""
-    losses: list[Boot] = []
+    losses: tuple[Boot, ...] = ()
     """Counted attempts that are taken back when that process connects again."""
     uncounted: int = 0
     """Hand-outs that came to nothing without being counted."""
@@ -158,14 +158,14 @@ class Errands:
     def lose(self, errand: Errand, boot: Boot) -> None:
         """A counted attempt of this process."""
         self.keep(errand)
-        errand.losses = [*errand.losses, boot]
+        errand.losses = (*errand.losses, boot)
         self._lost.setdefault(boot, {})[errand.id] = errand
 
     def found(self, boot: Boot) -> list[Errand]:
         """The process is back: return the calls that it lost, one attempt of each is to be taken back."""
         lost = list(self._lost.pop(boot, {}).values())
         for errand in lost:
-            errand.losses = [loss for loss in errand.losses if loss != boot]
+            errand.losses = tuple(loss for loss in errand.losses if loss != boot)
         return lost
 
     def forgive(self, errand: Errand) -> None:
@@ -176,4 +176,4 @@ class Errands:
                 lost.pop(errand.id, None)
                 if not lost:
                     del self._lost[boot]
-        errand.losses = []
+        errand.losses = ()

@@ -97,14 +97,9 @@ class Expiry:
 
     def end_flagged(self, now: Instant) -> None:
         """End what was to be canceled and was in a listener's hands when the relay ended before."""
-        for callee in self._store.callees():
-            self._end_flagged(callee, now)
-
-    def _end_flagged(self, callee: str, now: Instant) -> None:
         # protocol §7: their leases went with the last relay, and a release with the flag ends a call.
-        rows = self._store.queued(callee, 0, _PAGE)
+        rows = self._store.flagged(0, _PAGE)
         while rows:
             for row in rows:
-                if row.cancel_requested:
-                    self._endings.end(Errand(row=row), advance(_DURABLE, row.state, Event.CANCEL), now)
-            rows = self._store.queued(callee, rows[-1].seq, _PAGE)
+                self._endings.end(Errand(row=row), advance(_DURABLE, row.state, Event.CANCEL), now)
+            rows = self._store.flagged(rows[-1].seq, _PAGE)

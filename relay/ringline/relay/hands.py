@@ -23,12 +23,12 @@ from ringline.relay.presence import Instance, Presence
 from ringline.relay.queues import Queue
 from ringline.relay.quotas import Quotas
 from ringline.relay.settings import Settings
-from ringline.relay.timers import LeaseLapses, RebindOver, RestOver, Timers
+from ringline.relay.timers import LeaseLapses, QueueFills, RebindOver, RestOver, Timers
 
 __all__ = ["Hands"]
 
 _DURABLE: Final = Mode.DURABLE
-_PAGE: Final = 500
+_PAGE: Final = 200  # queued calls that are read in one turn
 _LOOK_MS: Final = 60_000
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
@@ -116,17 +116,30 @@ class Hands:
             if owner == handle:
                 for errand in self._errands.bound(handle, instance):
                     queue.take(errand)
-        rows = self._ledger.store.queued(handle, 0, _PAGE)
-        while rows:
-            for row in rows:
-                errand = self._errands.of(row)
-                self._errands.keep(errand)
-                self.requeue(errand, now)
-            rows = self._ledger.store.queued(handle, rows[-1].seq, _PAGE)
+        self.fill(handle, now)
+
+    def fill(self, handle: str, now: Instant) -> None:
+        """Read a page of the queued calls of a listening callee; the next one follows in a turn of its own.
+
+        However many there are, nobody waits for more than a page. What is admitted meanwhile is in a later
+        one, so that no call of a conversation overtakes another.
+        """
+        queue = self._queues.get(handle)
+        if queue is None or queue.read_to is None:
+            return
+        rows = self._ledger.store.queued(handle, queue.read_to, _PAGE)
+        queue.read_to = rows[-1].seq if len(rows) == _PAGE else None
+        for row in rows:
+            errand = self._errands.of(row)
+            self._errands.keep(errand)
+            self.requeue(errand, now)
+        if queue.read_to is not None:
+            self._timers.set(QueueFills(handle), now.mono + 1)
 
     def _close_queue(self, handle: str) -> None:
         queue = self._queues.pop(handle, None)
         if queue is not None:
+            self._timers.cancel(QueueFills(handle))
             for errand in queue.drain():
                 self._errands.tidy(errand)
         self._presence.hungry.discard(handle)
@@ -135,7 +148,7 @@ class Hands:
         """Let a call wait for a listener, if any is there; a rest that it is due is kept."""
         row = errand.row
         queue = self._queues.get(row.callee)
-        if queue is None:
+        if queue is None or (queue.read_to is not None and row.seq > queue.read_to):
             self._errands.tidy(errand)
             return
         self._errands.keep(errand)

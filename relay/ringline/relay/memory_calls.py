@@ -115,9 +115,10 @@ class MemoryCalls:
         found = [r for r in self._rows.values() if r.callee == callee and r.state is State.QUEUED]
         return sorted((r for r in found if r.seq > after), key=lambda r: r.seq)[:limit]
 
-    def callees(self) -> list[str]:
-        """See `CallStore.callees`."""
-        return sorted({r.callee for r in self._rows.values() if r.state is State.QUEUED})
+    def flagged(self, after: int, limit: int) -> list[CallRow]:
+        """See `CallStore.flagged`."""
+        found = [r for r in self._rows.values() if r.state is State.QUEUED and r.cancel_requested]
+        return sorted((r for r in found if r.seq > after), key=lambda r: r.seq)[:limit]
 
     def started(self) -> list[CallRow]:
         """See `CallStore.started`."""

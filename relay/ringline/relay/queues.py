@@ -25,11 +25,16 @@ class _Lane:
         self.correlation_id = correlation_id
         self.waiting: list[tuple[int, Errand]] = []
         """By order of admission; one that is not queued any more is passed over."""
-        self.out: set[str] = set()
-        """Calls that are in somebody's hands, or begun."""
+        self.out: tuple[str, ...] = ()
+        """Calls that are in somebody's hands, or begun: few, and mostly none."""
         self.asleep = False
         self.listed: int | None = None
         """The place at which its head stands among the caller's lanes."""
+
+    def back(self, call_id: str) -> None:
+        """The call is in nobody's hands."""
+        if call_id in self.out:
+            self.out = tuple(other for other in self.out if other != call_id)
 
     def head(self) -> Errand | None:
         waiting = self.waiting
@@ -42,9 +47,11 @@ class _Lane:
 class Queue:
     """The queued calls of one callee. Everything is O(log n) in their number."""
 
-    __slots__ = ("_lanes", "_turns", "count")
+    __slots__ = ("_lanes", "_turns", "count", "read_to")
 
     def __init__(self) -> None:
+        self.read_to: int | None = 0
+        """Up to which ``seq`` the stored calls are in it; None when all are."""
         self._lanes: dict[tuple[str, str], _Lane] = {}
         # Callers that have a conversation with a call to hand out; whose turn it is stands first.
         self._turns: OrderedDict[str, list[tuple[int, _Lane]]] = OrderedDict()
@@ -53,7 +60,7 @@ class Queue:
     def add(self, errand: Errand) -> None:
         """Let a call wait, in its place: one that was handed out before goes to the front again."""
         lane = self._lane(errand)
-        lane.out.discard(errand.id)
+        lane.back(errand.id)
         if not errand.queued:
             errand.queued = True
             self.count += 1
@@ -64,7 +71,8 @@ class Queue:
         """A call is in a listener's hands, or begun: the next of its conversation waits."""
         lane = self._lane(errand)
         self._unqueue(errand)
-        lane.out.add(errand.id)
+        if errand.id not in lane.out:
+            lane.out = (*lane.out, errand.id)
         lane.listed = None
 
     def drop(self, errand: Errand) -> None:
@@ -72,7 +80,7 @@ class Queue:
         lane = self._lanes.get((errand.row.caller, errand.row.correlation_id))
         self._unqueue(errand)
         if lane is not None:
-            lane.out.discard(errand.id)
+            lane.back(errand.id)
             self._list(lane)
 
     def sleep(self, errand: Errand) -> None:

@@ -151,13 +151,13 @@ class SqliteCalls:
 
     def load(self, call_id: str) -> CallRow | None:
         """See `CallStore.load`."""
-        return self._one(f"{SELECT} WHERE call_id = ?", (call_id,))
+        return self._one(call_records.BY_ID, (call_id,))
 
     def find(self, caller: str, callee: str, message_id: str) -> CallRow | None:
         """See `CallStore.find`."""
-        return self._one(
-            f"{SELECT} WHERE caller = ? AND callee = ? AND message_id = ?", (caller, callee, message_id)
-        )
+        for found in self._run(call_records.BY_KEY, (caller, callee, message_id)):
+            return self._one(call_records.BY_SEQ, found)
+        return None
 
     def request(self, call_id: str) -> bytes | None:
         """See `CallStore.request`."""
@@ -209,9 +209,12 @@ class SqliteCalls:
             (callee, after, limit),
         )
 
-    def callees(self) -> list[str]:
-        """See `CallStore.callees`."""
-        return [str(callee) for (callee,) in self._run(call_records.CALLEES)]
+    def flagged(self, after: int, limit: int) -> list[CallRow]:
+        """See `CallStore.flagged`."""
+        return self._many(
+            f"{SELECT} WHERE state = 'queued' AND cancel_requested = 1 AND seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
 
     def started(self) -> list[CallRow]:
         """See `CallStore.started`."""

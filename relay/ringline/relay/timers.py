@@ -20,6 +20,7 @@ __all__ = [
     "GraceOver",
     "HoldOver",
     "LeaseLapses",
+    "QueueFills",
     "RebindOver",
     "RecordsOver",
     "ReleaseDue",
@@ -94,6 +95,13 @@ class RebindOver(Struct, frozen=True):
 
 
 @final
+class QueueFills(Struct, frozen=True):
+    """More of a callee's queued calls are to be read from the store."""
+
+    callee: str
+
+
+@final
 class RestOver(Struct, frozen=True):
     """A conversation of durable calls may be handed out again (protocol §6)."""
 
@@ -119,7 +127,7 @@ class StoreRetry(Struct, frozen=True):
     """The store failed; it may work again."""
 
 
-DurableAlarm: TypeAlias = LeaseLapses | RebindOver | RestOver | StopOver | StoreDue | StoreRetry
+DurableAlarm: TypeAlias = LeaseLapses | QueueFills | RebindOver | RestOver | StopOver | StoreDue | StoreRetry
 SyncAlarm: TypeAlias = (
     BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | RecordsOver | DrainOver
 )

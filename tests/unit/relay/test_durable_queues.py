@@ -4,6 +4,7 @@ import pytest
 
 from ringline.protocol.frames import IncomingCall
 from ringline.protocol.instant import Instant
+from ringline.relay import hands
 from ringline.relay.effects import Effect, Send
 from ringline.relay.errands import Errand
 from ringline.relay.hands import Hands
@@ -149,3 +150,43 @@ def test_the_cost_of_a_hand_out_does_not_grow_with_what_is_queued(monkeypatch: p
             m.complete(call, bob)
         costs.append(len(looked))
     assert costs[0] == costs[1] == 20
+
+
+def test_a_long_queue_is_read_a_page_at_a_time_and_nobody_overtakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "_PAGE", 3)
+    m = Mail({"STORED_CALLS": 0, "STORED_CALLS_PER_PAIR": 0, "STARTS": 0})
+    alice = m.caller()
+    # Two conversations in turn, of which a page has but a part.
+    calls = [m.submit(alice, n % 2 + 1, n + 1) for n in range(10)]
+    m.lose(alice)
+    bob, effects = m.join(capacity=1)
+    assert [offer.call_id for offer in offers(effects)] == calls[:1]
+    assert m.hub.snapshot()["now_stored_in_memory"] == 3
+    # Admitted while the rest is not read yet: behind it, although its conversation is the one that is served.
+    alice = m.caller()
+    late = [m.submit(alice, n % 2 + 1, n + 1) for n in range(10, 14)]
+    m.wait(100)
+    assert m.hub.snapshot()["now_stored_in_memory"] == 14
+    order: list[str] = []
+    while len(order) < 14:
+        (held,) = (call for call in calls + late if m.record(call, "bob").state == "leased")
+        order.append(held)
+        m.complete(held, bob)
+    assert order[0::2] + order[1::2] == (calls + late)[0::2] + (calls + late)[1::2]
+
+
+def test_a_listener_that_leaves_while_its_queue_is_read_is_given_the_rest_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hands, "_PAGE", 2)
+    m = Mail({"STORED_CALLS_PER_PAIR": 0})
+    alice = m.caller()
+    calls = [m.submit(alice, n, n) for n in range(1, 8)]
+    m.lose(alice)
+    bob, _ = m.join(capacity=9)
+    m.lose(bob, clean=True)
+    assert m.wait(50) == []
+    assert m.hub.snapshot()["now_stored_in_memory"] == 2  # those that rest after a hand-out to nothing
+    bob, _ = m.join(capacity=9)
+    m.wait(5_000)
+    assert sorted(m.states(*calls)) == ["leased"] * 7
