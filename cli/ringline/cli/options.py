@@ -1,14 +1,14 @@
 """Options that several commands share, so that each is spelled and explained once."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-__all__ = ["DEFAULT_RELAY", "identity_option", "json_option", "locking_options", "relay_options"]
+from ringline.cli.usual import DEFAULT_RELAY, usual_realm, usual_relay
 
-DEFAULT_RELAY: Final = "http://127.0.0.1:7575"
-"""Where `ringline relay dev` listens. The same as the client's, which is not loaded for a help page."""
+__all__ = ["DEFAULT_RELAY", "identity_option", "json_option", "locking_options", "relay_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,10 +25,16 @@ def relay_options(function: _F) -> _F:
         "--relay",
         metavar="URL",
         envvar="RINGLINE_RELAY",
-        default=DEFAULT_RELAY,
-        help=f"Base URL of the relay, http(s) or ws(s). [env RINGLINE_RELAY; default: {DEFAULT_RELAY}]",
+        default=usual_relay,
+        help="Base URL of the relay, http(s) or ws(s). [env RINGLINE_RELAY; default: the first one you were "
+        f"invited to, else {DEFAULT_RELAY}]",
     )
-    return relay(realm(function))
+
+    @functools.wraps(function)
+    def run(*args: Any, relay: str, realm: str | None, **others: Any) -> Any:
+        return function(*args, relay=relay, realm=realm or usual_realm(relay), **others)
+
+    return relay(realm(run))  # type: ignore[return-value]
 
 
 def identity_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:

@@ -1,10 +1,14 @@
-"""The keys of peers, pinned in a file that a person can read.
+"""The peers that are known: their keys and what they may do, in a file that a person can read.
 
 A pin says: in this realm, this handle is this identity key. A pinned key changes only by a succession that
-the pinned card allows (envelope §7). The file is TOML, one table for each pin, like a ``known_hosts``; it
-is rewritten as a whole, under a lock, and a file that cannot be read is never written over.
+the pinned card allows (envelope §7). Beside it stands what the peer may call: nothing while he is pending or
+blocked, all tasks or those named when he is allowed, so many calls an hour.
+
+The file is TOML, one table for each peer, like a ``known_hosts``; it is rewritten as a whole, under a lock,
+and a file that cannot be read is never written over.
 """
 
+import json
 import os
 import re
 import tomllib
@@ -12,26 +16,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast, final
+from typing import Any, Final, Literal, TypeAlias, cast, final, get_args
 
 from ringline.client.home import Home, read_private, write_private
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import ConfigError, EncodingError, RinglineError
 from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.identity import SignedCard
-from ringline.protocol.names import is_handle, is_realm
+from ringline.protocol.limits import OFFERS
+from ringline.protocol.names import is_handle, is_realm, is_task_id
 from ringline.protocol.signing import PUBLIC_BYTES, check_public
 
-__all__ = ["Contacts", "Pin", "Source"]
+__all__ = ["CALLS_PER_HOUR_MAX", "LABEL_CHARS", "Contacts", "Pin", "Source", "Standing", "is_label"]
 
 Source: TypeAlias = Literal["contact", "tofu", "invite", "succession"]
 """How a key came to be pinned: by a contact string, on first use, by an invite, from its predecessor."""
 
-_SOURCES: Final = frozenset({"contact", "tofu", "invite", "succession"})
+Standing: TypeAlias = Literal["pending", "allowed", "blocked"]
+"""Whether a peer may call: not decided, yes, or never. It says nothing about calling him."""
+
+CALLS_PER_HOUR_MAX: Final = 100_000
+LABEL_CHARS: Final = 60
+
+_SOURCES: Final = frozenset(get_args(Source))
+_STANDINGS: Final = frozenset(get_args(Standing))
 _TABLE: Final = "contact"
 _HEADER: Final = """\
-# The keys that are known here, one table for each peer. Written by Ringline; comments are not kept.
-# A key never changes by itself. To forget a peer, delete its table.
+# The peers that are known here, one table for each. Written by Ringline; comments are not kept.
+# A key never changes by itself. To forget a peer, delete its table, or: ringline contacts rm HANDLE
+# state: may he call here? pending (not decided: no), allowed, blocked. tasks: only these, if it is there.
 """
 _LINE_OF: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
@@ -53,6 +66,13 @@ class Pin:
     """The highest epoch that was accepted under that card."""
     verified_at: int | None = None
     """When the key was vouched for outside the relay: by a contact string, or by a person."""
+    state: Standing = "pending"
+    tasks: tuple[str, ...] | None = None
+    """The tasks he may call, in order; None for all. Counts while he is allowed."""
+    calls_per_hour: int | None = None
+    """Calls of his that are taken within an hour; None for any number."""
+    label: str | None = None
+    """What his owner is called here, e.g. ``bob at acme``."""
 
     @property
     def card_id(self) -> bytes | None:
@@ -205,6 +225,18 @@ def _pin(table: object) -> Pin:
     if first_seen is None:
         raise _Bad("first_seen is missing")
     verified_at = _time(left, "verified_at")
+    state = _text(left, "state") if "state" in left else "pending"
+    if state not in _STANDINGS:
+        raise _Bad(f"state is one of {', '.join(sorted(_STANDINGS))}")
+    tasks = _tasks(left)
+    calls_per_hour = left.pop("calls_per_hour", None)
+    if calls_per_hour is not None and (
+        type(calls_per_hour) is not int or not 1 <= calls_per_hour <= CALLS_PER_HOUR_MAX
+    ):
+        raise _Bad(f"calls_per_hour is a number from 1 to {CALLS_PER_HOUR_MAX}")
+    label = _text(left, "label") if "label" in left else None
+    if label is not None and not is_label(label):
+        raise _Bad(f"label is no line of at most {LABEL_CHARS} characters")
     if left:
         raise _Bad(f"{min(left)} is no member of a contact")
     return Pin(
@@ -216,7 +248,28 @@ def _pin(table: object) -> Pin:
         card=card,
         prekey_epoch=epoch,
         verified_at=verified_at,
+        state=cast(Standing, state),
+        tasks=tasks,
+        calls_per_hour=calls_per_hour,
+        label=label,
     )
+
+
+def is_label(text: str) -> bool:
+    """True for a text that may stand beside a peer's handle: one line, nothing hidden in it."""
+    return 0 < len(text) <= LABEL_CHARS and text.isprintable() and text == text.strip()
+
+
+def _tasks(table: dict[str, Any]) -> tuple[str, ...] | None:
+    value = table.pop("tasks", None)
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(cast(list[object], value)) > OFFERS:
+        raise _Bad(f"tasks is no list of at most {OFFERS} names")
+    names = cast(list[object], value)
+    if not all(isinstance(name, str) and is_task_id(name) for name in names):
+        raise _Bad("tasks holds something that is no task")
+    return tuple(sorted(cast(list[str], names)))
 
 
 def _text(table: dict[str, Any], name: str) -> str:
@@ -246,10 +299,18 @@ def _write(pins: list[Pin]) -> str:
             f'fingerprint = "{pin.fingerprint}"',
             f'key = "{b64encode(pin.ipk)}"',
             f'source = "{pin.source}"',
+            f'state = "{pin.state}"',
             f"first_seen = {_stamp(pin.first_seen)}",
         ]
         if pin.verified_at is not None:
             lines.append(f"verified_at = {_stamp(pin.verified_at)}")
+        if pin.tasks is not None:
+            lines.append(f"tasks = {json.dumps(pin.tasks)}")
+        if pin.calls_per_hour is not None:
+            lines.append(f"calls_per_hour = {pin.calls_per_hour}")
+        if pin.label is not None:
+            # JSON's escapes are TOML's, for text without control characters.
+            lines.append(f"label = {json.dumps(pin.label, ensure_ascii=False)}")
         if pin.card is not None:
             lines += [
                 f"serial = {pin.serial}",

@@ -18,7 +18,7 @@ import platformdirs
 
 from ringline.client.address import RelayAddress
 from ringline.protocol.errors import ConfigError
-from ringline.protocol.names import is_handle
+from ringline.protocol.names import HANDLE_RULE, is_handle
 
 __all__ = ["Home", "locked", "read_private", "write_private"]
 
@@ -76,7 +76,7 @@ class Home:
         """Return the folder of one identity. Raises `ConfigError` for what is no handle."""
         if not is_handle(handle):
             raise ConfigError(
-                f"{handle!r} is not a handle: 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
+                f"{handle!r} is not a handle: {HANDLE_RULE}",
                 next_step="choose another name with --as",
             )
         return self.realm_folder(address) / "identities" / handle
@@ -128,6 +128,37 @@ class Home:
         if not is_handle(handle):
             raise ConfigError(f"{path} names no handle", next_step=f"write a handle into it, or: rm {path}")
         return handle
+
+    def own_handle(self, address: RelayAddress) -> str:
+        """Return the handle that is meant when no identity is named: the only one, else that which calls.
+
+        Raises `ConfigError` when there is none, or several and none that calls by default.
+        """
+        handles = self.handles(address)
+        if len(handles) == 1:
+            return handles[0]
+        if not handles:
+            raise ConfigError(
+                f"there is no identity for {address.base_url} in {self.root}",
+                next_step="make one: ringline init --as NAME, or with an invite: ringline accept",
+            )
+        try:
+            chosen = read_private(self.realm_folder(address) / "default-handle").strip()
+        except FileNotFoundError:
+            chosen = ""
+        if chosen not in handles:
+            raise ConfigError(
+                f"there are several identities for {address.base_url}: {', '.join(handles)}",
+                next_step="name one of them: --as NAME",
+            )
+        return chosen
+
+    def call_as(self, address: RelayAddress, handle: str) -> None:
+        """Have ``handle`` call when no other is named, unless that was decided before."""
+        folder = self.realm_folder(address)
+        with self.lock(folder):
+            if not (folder / "default-handle").exists():
+                write_private(folder / "default-handle", f"{handle}\n")
 
     def make(self, folder: Path) -> None:
         """Create ``folder`` inside this home, with every folder above it up to the root, as 0700.

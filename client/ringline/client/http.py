@@ -46,6 +46,7 @@ _BY_STATUS: Final = {
     503: "unavailable",
 }
 _TEXT_CHARS: Final = 200
+_PAGES: Final = 20  # of lists that are read whole: a relay could have them go on for ever
 _SECONDS_MAX: Final = 86_400
 
 _T = TypeVar("_T")
@@ -112,13 +113,16 @@ class RelayHttp:
         """Return a file of the relay's key log, by its path below the log's own: nothing of it is verified."""
         return (await self._call("GET", f"/v1/log/{path}")).body
 
-    async def publish(self) -> None:
+    async def publish(self, claim: str | None = None) -> None:
         """Publish the account's card and current prekeys (``PUT /v1/handles/{h}``); twice is once.
 
-        Raises `HttpProblem` with code ``conflict`` when the handle is another identity's.
+        ``claim`` is what an invite has the relay told. Raises `HttpProblem` with code ``conflict`` when the
+        handle is another identity's, ``forbidden`` where an invite is needed, or this one does not hold.
         """
         async with self._publishing:
             publication = self.account.publication(self.clock.own_ms())
+            if claim is not None:
+                publication = msgspec.structs.replace(publication, invite=claim)
             try:
                 await self._call("PUT", self._own(), body=msgspec.json.encode(publication), may_publish=False)
             except HttpProblem as error:
@@ -129,6 +133,8 @@ class RelayHttp:
                         code="conflict",
                         next_step="choose another name with --as, or go to the computer that holds its keys",
                     ) from error
+                if error.code == "forbidden":
+                    raise _not_let_in(self.address, self.account.handle, claim) from error
                 raise
             await asyncio.to_thread(self.account.note_published, publication.prekey, self.clock.own_ms())
 
@@ -145,6 +151,33 @@ class RelayHttp:
     async def set_policy(self, policy: shapes.Policy) -> None:
         """Replace who may reach the own handle."""
         await self._call("PUT", f"{self._own()}/policy", body=msgspec.json.encode(policy))
+
+    async def make_invite(self, uses: int, ttl_s: int) -> shapes.InviteMade:
+        """Have the relay make an invite of the own handle for ``uses`` handles and ``ttl_s`` seconds."""
+        body = msgspec.json.encode(shapes.InviteRequest(uses=uses, ttl_s=ttl_s))
+        return self._decode(await self._call("POST", "/v1/invites", body=body), shapes.InviteMade)
+
+    async def invites(self) -> list[shapes.Invite]:
+        """Return the own invites as the relay tells of them, the newest first."""
+        found: list[shapes.Invite] = []
+        query = "?limit=100"
+        for _ in range(_PAGES):
+            page = self._decode(await self._call("GET", "/v1/invites", query=query), shapes.InviteList)
+            found += page.invites
+            if page.next is None:
+                break
+            query = f"?limit=100&cursor={page.next}"
+        return found
+
+    async def withdraw_invite(self, invite_id: str) -> bool:
+        """Void an own invite; False when there is none of that id."""
+        try:
+            await self._call("DELETE", f"/v1/invites/{invite_id}")
+        except HttpProblem as error:
+            if error.code == "not_found":
+                return False
+            raise
+        return True
 
     async def record(self, call_id: str, *, wait_s: int = 0) -> shapes.CallRecord | None:
         """Return what the relay knows of a call of this account, None when it knows nothing.
@@ -254,6 +287,21 @@ class RelayHttp:
 
 
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": "ringline"}
+
+
+def _not_let_in(address: RelayAddress, handle: str, claim: str | None) -> HttpProblem:
+    if claim is None:
+        return HttpProblem(
+            f"{address.base_url} lets nobody take a handle without an invite, and {handle} has none there",
+            code="forbidden",
+            next_step="ask somebody there for an invite (ringline invite), and use it: ringline accept",
+        )
+    return HttpProblem(
+        f"{address.base_url} does not take this invite: it was used up, withdrawn or has run out, "
+        "or it is for another handle",
+        code="forbidden",
+        next_step="ask for a new one (ringline invite)",
+    )
 
 
 def problem_of(address: RelayAddress, what: str, answer: Answer) -> RinglineError:

@@ -392,8 +392,9 @@ class RelayServer:
 
 
 def _mint_invite() -> Minted:
-    # 128 bits of secret (protocol §9); 64 are enough for an id that nobody else is told.
-    return Minted(b64encode(secrets.token_bytes(8)), b64encode(secrets.token_bytes(16)))
+    # 128 bits of secret (protocol §9); 64 are enough for an id that nobody else is told. An id is typed,
+    # so it does not begin with a hyphen.
+    return Minted(secrets.token_hex(8), b64encode(secrets.token_bytes(16)))
 
 
 def _listen(options: RelayOptions) -> socket.socket:

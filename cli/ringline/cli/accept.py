@@ -1,0 +1,187 @@
+"""`ringline accept`: take up an invite."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ringline.cli.invite import given_options, read_given
+from ringline.cli.options import identity_option, json_option, locking_options
+from ringline.cli.output import write_document, write_text
+from ringline.cli.page import command as page
+from ringline.cli.report import tell
+from ringline.protocol.errors import Family
+
+if TYPE_CHECKING:
+    from ringline.client import Account, Home, RelayAddress
+    from ringline.client.contacts import Pin
+    from ringline.client.invitations import Given
+    from ringline.protocol.invite import Invite
+
+__all__ = ["VARIABLE", "command"]
+
+VARIABLE: Final = "RINGLINE_INVITE"
+_CHARS: Final = 16_384
+_H, _L = Family.HTTP, Family.LOCAL
+
+
+@page(
+    "accept",
+    examples=[
+        ("it asks for the line that you were given", "ringline accept"),
+        ("under a name of your choice, from a file", "ringline accept --as alice --code-file invite.txt"),
+        ("in a pipe", "ssh host-a ringline invite alice | ringline accept -"),
+        ("and let him who invited you call you too", "ringline accept --allow --task review"),
+    ],
+    exits=[
+        (0, "taken up: you are enrolled, and know who has invited you"),
+        (_L, "config"),
+        (_H, "forbidden"),
+        (_H, "conflict"),
+        (_L, "key_changed"),
+        (_L, "relay_unreachable"),
+    ],
+    then="ringline call HANDLE TEXT, to whoever has invited you",
+)
+@click.argument("source", required=False, metavar="[-]")
+@click.option(
+    "--code-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Read the invite from this file.",
+)
+@identity_option("The handle to take, or the identity of yours that was invited.")
+@click.option("--allow", is_flag=True, help="Let him who has invited you call you too.")
+@given_options
+@locking_options
+@json_option
+def command(
+    source: str | None,
+    code_file: str | None,
+    own: str | None,
+    allow: bool,
+    tasks: tuple[str, ...],
+    calls_per_hour: int,
+    passphrase_file: str | None,
+    plain: bool,
+    machine: bool,
+) -> None:
+    """Take up an invite: enrol at its relay, and pin the key of whoever has invited you.
+
+    The line is a secret: it is asked for on a terminal, or read from standard input (-), a file, or the
+    variable RINGLINE_INVITE, and never an argument. Taken up once more it says the same again.
+    """
+    import asyncio
+
+    from ringline.cli.identity import locking, open_account
+    from ringline.client import Home, RelayAddress
+    from ringline.protocol.invite import Invite
+
+    if tasks and not allow:
+        raise click.UsageError("--task says what --allow allows: give both")
+    given = read_given(tasks, calls_per_hour) if allow else None
+    invite = Invite.parse(_read(source, code_file))
+    home, address = Home.default(), RelayAddress.parse(invite.base_url, invite.realm)
+    handle = own if own is not None else invite.handle
+    lock = locking(home, address, handle, passphrase_file, plain)
+    account, _ = open_account(home, address, handle, lock)
+    pin = asyncio.run(_accept(home, account, invite, given))
+    usual = _remember(home, address, account.handle)
+    if machine:
+        from ringline.cli.card import describe
+        from ringline.cli.peer_sheet import describe_peer
+
+        peer = None if pin is None else describe_peer(account, pin)
+        write_document({"v": 1, "ok": True, "identity": describe(account), "inviter": peer})
+        return
+    write_text(_screen(account, pin, usual=usual))
+
+
+async def _accept(home: "Home", account: "Account", invite: "Invite", given: "Given | None") -> "Pin | None":
+    from ringline.client import Contacts, Peers, RelayClock, RelayHttp
+    from ringline.client.admittance import admit_at_relay
+    from ringline.client.invitations import pin_inviter
+
+    clock = RelayClock()
+    http = RelayHttp(account.address, account, clock)
+    await http.info()
+    proof = invite.prove(account.handle, account.ipk)
+    await http.publish(invite.secret if proof is None else f"{invite.secret}:{proof}")
+    if invite.inviter is None:
+        return None
+    contacts = Contacts(home, home.contacts_file(account.address))
+    pin_inviter(contacts, invite, given, clock.own_ms())
+    # The relay's keys of him must be those of the invite, or what succeeds them rightly.
+    pin = (await Peers(account.address, http, contacts, clock).resolve(invite.inviter)).pin
+    if given is not None:
+        trouble = await admit_at_relay(http, invite.inviter, "allowed")
+        if trouble is not None:
+            tell(f"! the relay was not told to let {invite.inviter} through: {trouble}")
+    return pin
+
+
+def _remember(home: "Home", address: "RelayAddress", handle: str) -> bool:
+    """Make the first relay and identity that a person is invited with the ones that he need not name."""
+    from ringline.cli.usual import keep_usual
+
+    home.call_as(address, handle)
+    return keep_usual(home, address)
+
+
+def _read(source: str | None, code_file: str | None) -> str:
+    """Return the invite without white space, which a chat may have put into it."""
+    from ringline.protocol.errors import ConfigError
+
+    if source not in (None, "-"):
+        raise ConfigError(
+            "an invite is a secret, and others can see the arguments of a command. It was not used; "
+            "if others use this computer, withdraw it",
+            next_step="ringline accept, which asks for it; or ringline accept - < FILE",
+        )
+    if source is not None and code_file is not None:
+        raise ConfigError("- and --code-file exclude each other", next_step="choose one of them")
+    if source == "-":
+        text = sys.stdin.read(_CHARS)
+    elif code_file is not None:
+        text = _from_file(Path(code_file))
+    elif os.environ.get(VARIABLE):
+        text = os.environ[VARIABLE]
+    elif sys.stdin.isatty() and sys.stderr.isatty():
+        text = click.prompt("The invite (one line, not shown)", hide_input=True, err=True)
+    else:
+        raise ConfigError(
+            "there is no invite, and no terminal to ask on",
+            next_step=f"give it on standard input (ringline accept -), by --code-file, or in {VARIABLE}",
+        )
+    return "".join(text.split())
+
+
+def _from_file(path: Path) -> str:
+    from ringline.protocol.errors import ConfigError
+
+    try:
+        with path.open(encoding="ascii") as file:
+            return file.read(_CHARS)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(
+            f"the invite cannot be read from {path}: {reason}", next_step="check --code-file"
+        ) from None
+
+
+def _screen(account: "Account", pin: "Pin | None", *, usual: bool) -> str:
+    from ringline.cli.peer_sheet import peer_sheet
+
+    text = f"✓ {account.handle} is enrolled at {account.address.base_url}\n"
+    text += f"  fingerprint    {account.fingerprint}\n"
+    if usual:
+        text += "  From now on this is the relay that is meant when none is named.\n"
+    if pin is None:
+        return f"{text}Next:  ringline invite NAME --as {account.handle}\n"
+    text += f"\n✓ {pin.handle} has invited you, and this is his key\n{peer_sheet(account, pin)}"
+    text += (
+        "  Compare the safety number with him by another way, if the invite came by one you do not trust.\n"
+    )
+    return f'{text}Next:  ringline call {pin.handle} "hello"\n'
