@@ -17,6 +17,7 @@ from ringline.client.trust import (
     NO_CARD_SEEN,
     Shown,
     changed,
+    check_next,
     following_pin,
     ran_out,
     read_card,
@@ -253,6 +254,8 @@ class Peers:
             if shown.ipk != pin.ipk:
                 raise self._changed(pin, shown.ipk, NO_CARD_SEEN)
             return pin
+        if shown.ipk == pin.ipk:
+            check_next(*sorted((held.card, shown), key=lambda card: card.serial))
         if shown.ipk == pin.ipk and shown.serial > held.card.serial:
             return pin
         if shown.serial < held.card.serial:

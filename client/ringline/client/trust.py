@@ -20,15 +20,16 @@ from ringline.protocol.errors import (
     WeakKey,
 )
 from ringline.protocol.fingerprint import fingerprint
-from ringline.protocol.identity import SignedCard
+from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.prekeys import SignedPrekey
 from ringline.protocol.signing import SIGNATURE_BYTES
-from ringline.protocol.statements import SignedSuccession, Succession, check_replacement
+from ringline.protocol.statements import SignedSuccession, Succession, check_replacement, keeps_next
 
 __all__ = [
     "NO_CARD_SEEN",
     "Shown",
     "changed",
+    "check_next",
     "following_pin",
     "ran_out",
     "read_card",
@@ -131,6 +132,7 @@ def following_pin(
     if card.ipk == known.ipk:
         if card.serial <= held.serial:
             raise _rolled_back(known.handle, "card")
+        check_next(held, card)
         return known.seen(shown.card, epoch), None
     try:
         check_replacement(held, card, shown.succession)
@@ -146,6 +148,17 @@ def following_pin(
         prekey_epoch=epoch,
     )
     return pin, f"{pin.handle} has a new identity key, vouched for by the known one: {pin.fingerprint}"
+
+
+def check_next(earlier: Card, later: Card) -> None:
+    """Pass two cards of one identity that agree on the next one. Raises `TrustError` ``key_changed``."""
+    if not keeps_next(earlier, later):
+        raise TrustError(
+            f"a card of {later.handle} names another successor than the one that is known here. "
+            "Nothing was sealed.",
+            code="key_changed",
+            next_step=f"ask {later.handle} by another way: the identity key may be in a stranger's hands",
+        )
 
 
 def changed(pin: Pin, offered: bytes, why: str, place: str) -> TrustError:

@@ -18,6 +18,7 @@ __all__ = [
     "SignedSuccession",
     "Succession",
     "check_replacement",
+    "keeps_next",
 ]
 
 RevokedBy: TypeAlias = Literal["identity", "next"]
@@ -202,10 +203,20 @@ class SignedRevocation:
         verify(signer, self.revocation.encode(), self.signature)
 
 
+def keeps_next(earlier: Card, later: Card) -> bool:
+    """Whether two cards of one identity agree on the identity that follows; one may be the first to name it.
+
+    Whoever has stolen an identity key can sign cards with it. Were he free in this, he could name his own
+    successor and keep the handle for good (envelope §3.3).
+    """
+    return earlier.next in (NO_NEXT, later.next)
+
+
 def check_replacement(previous: Card, following: Card, succession: SignedSuccession | None = None) -> None:
     """Pass a card that may stand in the place of ``previous``; both verified (protocol §10).
 
-    A handle passes on only within its identity, or by a succession that names ``previous``. Whether the
+    A handle passes on only within its identity, whose commitment to the next one stands once it was made, or
+    by a succession that names ``previous``. Whether the
     serial is exactly the next one is for the relay to ask: a client may have missed some.
 
     Raises `StatementError`, `WeakKey` or `BadSignature`.
@@ -215,6 +226,8 @@ def check_replacement(previous: Card, following: Card, succession: SignedSuccess
     if following.serial <= previous.serial:
         raise StatementError("the card is not a later one")
     if following.ipk == previous.ipk:
+        if not keeps_next(previous, following):
+            raise StatementError("the card names another successor than the one before it")
         return
     if succession is None:
         raise StatementError("the card is of another identity, and no succession is shown")

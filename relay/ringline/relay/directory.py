@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import BadSignature, HttpProblem, ProtocolError, WeakKey
-from ringline.protocol.identity import NO_NEXT, Card, SignedCard
+from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import CARD_GRACE_MS, CARD_LOGIN_GRACE_MS
 from ringline.protocol.logentry import LogEntry
@@ -303,13 +303,9 @@ class Directory:
         # What is served for 96 h and logs in for 48 h is counted from here: it must not go back.
         if after.not_before < before.not_before:
             raise HttpProblem("the card begins before the one it replaces", code="conflict")
-        if after.ipk == before.ipk:
-            # envelope §3.3: the commitment is worth something only if the identity key alone, which a
-            # thief may have, cannot change it.
-            if before.next not in (NO_NEXT, after.next):
-                raise HttpProblem("the card commits to another next identity", code="conflict")
-            if offer.statement is not None and offer.statement != entry.succession:
-                raise HttpProblem("a card of the same identity needs no succession", code="conflict")
+        same = after.ipk == before.ipk
+        if same and offer.statement is not None and offer.statement != entry.succession:
+            raise HttpProblem("a card of the same identity needs no succession", code="conflict")
         try:
             check_replacement(before, after, offer.succession)
         except (ProtocolError, WeakKey, BadSignature) as error:

@@ -20,7 +20,7 @@ from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError, HttpProblem, TrustError
 from ringline.protocol.fingerprint import fingerprint
-from ringline.protocol.identity import next_commitment
+from ringline.protocol.identity import NO_NEXT, next_commitment
 from ringline.protocol.limits import CARD_GRACE_MS, ENVELOPE_SKEW_MS, PREKEY_ROTATION_MS
 from ringline.protocol.prekeys import Chain
 from ringline.protocol.signing import SigningKey
@@ -342,6 +342,28 @@ async def test_a_later_card_of_the_same_identity_is_taken(desk: Desk) -> None:
     assert (pin.serial, pin.prekey_epoch, pin.source) == (2, bob.chain.epoch - 1, "tofu")
 
 
+async def test_a_card_of_the_same_identity_that_names_another_successor_is_refused(desk: Desk) -> None:
+    true, thief = SigningKey.generate(), SigningKey.generate()
+    bob = owner(next=next_commitment(true.public))
+    desk.show(bob)
+    await desk.peers().resolve("bob")
+    for named in (NO_NEXT, next_commitment(thief.public)):
+        # Whoever has stolen the identity key can sign this card.
+        desk.show(renewed(bob, next=named))
+        await refused(desk, "key_changed", "another successor")
+    pin = desk.pin()
+    assert pin is not None
+    assert pin.serial == 1
+
+
+async def test_an_identity_that_named_no_successor_may_name_one(desk: Desk) -> None:
+    bob = owner()
+    desk.show(bob)
+    await desk.peers().resolve("bob")
+    desk.show(renewed(bob, next=next_commitment(SigningKey.generate().public)))
+    assert (await desk.peers().resolve("bob")).pin.serial == 2
+
+
 async def test_a_successor_that_the_pinned_card_committed_to_is_taken_with_a_note(desk: Desk) -> None:
     new = SigningKey.generate()
     bob = owner(next=next_commitment(new.public))
@@ -461,6 +483,20 @@ async def test_a_later_card_of_the_pinned_identity_speaks(desk: Desk) -> None:
     later = renewed(bob)
     desk.show_card(later)
     assert await sender(desk, later) == later.operational.public
+
+
+async def test_a_card_of_the_pinned_identity_that_names_another_successor_does_not_speak(desk: Desk) -> None:
+    bob = owner(next=next_commitment(SigningKey.generate().public))
+    desk.show(bob)
+    await sender(desk, bob)
+    desk.show(renewed(bob, serial=2))
+    await desk.peers().resolve("bob")
+    # Before the pinned card, or after it.
+    for serial in (1, 3):
+        other = renewed(bob, serial=serial, next=next_commitment(SigningKey.generate().public))
+        desk.show_card(other)
+        with pytest.raises(TrustError, match="another successor"):
+            await sender(desk, other)
 
 
 async def test_a_replaced_card_speaks_for_96_hours(desk: Desk) -> None:

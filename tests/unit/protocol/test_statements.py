@@ -200,6 +200,14 @@ def test_a_later_card_of_the_same_identity_replaces_an_earlier_one() -> None:
     check_replacement(OPEN_CARD, dataclasses.replace(OPEN_CARD, serial=9))
 
 
+@pytest.mark.parametrize("named", [NO_NEXT, next_commitment(THIEF.public)], ids=["none", "another"])
+def test_within_one_identity_the_commitment_to_the_next_one_stays_once_it_was_made(named: bytes) -> None:
+    following = dataclasses.replace(BOUND_CARD, serial=BOUND_CARD.serial + 1, next=named)
+    with pytest.raises(StatementError, match="another successor"):
+        check_replacement(BOUND_CARD, following)
+    check_replacement(OPEN_CARD, dataclasses.replace(OPEN_CARD, serial=2, next=BOUND_CARD.next))
+
+
 @pytest.mark.parametrize("serial", [1, 2])
 def test_a_card_that_is_not_later_replaces_nothing(serial: int) -> None:
     with pytest.raises(StatementError, match="later"):
