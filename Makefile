@@ -20,8 +20,11 @@ help:  ## list the targets
 demo: $(VENV)/.product  ## a relay, a listener and a caller, and two attacks refused
 	$(BIN)/ringline demo
 
+# Bytecode is kept, whatever the environment says: the suite starts hundreds of processes, and without it each
+# of them compiles the product anew. One worker more than the two cores, because many tests wait for others.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.developer  ## the whole test suite; make test TESTS=tests/unit/relay for a part
-	$(BIN)/python -m pytest -n 2 $(TESTS)
+	$(BIN)/python -m pytest -n 3 $(TESTS)
 
 lint: $(VENV)/.developer  ## style, formatting, and which package may import which
 	$(BIN)/ruff check .
