@@ -9,6 +9,7 @@ from ringline.client.contacts import Contacts, Pin
 from ringline.client.generation import Passphrase
 from ringline.client.home import Home
 from ringline.client.http import CancelAnswer, RelayHttp
+from ringline.client.keylog import KeyLog
 from ringline.client.link import Link, LinkUser
 from ringline.client.peers import Peer, Peers, Sender
 
@@ -21,6 +22,7 @@ __all__ = [
     "CancelAnswer",
     "Contacts",
     "Home",
+    "KeyLog",
     "Link",
     "LinkUser",
     "OwnKey",

@@ -110,7 +110,7 @@ class RelayHttp:
         return self._decode(answer, shapes.SupersededKeys)
 
     async def log_file(self, path: str) -> bytes:
-        """Return a file of the relay's key log, by its path below the log's own: nothing of it is verified."""
+        """Return a file of the relay's key log, by its path below the log's own: not verified."""
         return (await self._call("GET", f"/v1/log/{path}")).body
 
     async def publish(self, claim: str | None = None) -> None:

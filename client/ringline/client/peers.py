@@ -13,6 +13,7 @@ from ringline.client.address import RelayAddress
 from ringline.client.clock import RelayClock
 from ringline.client.contacts import Contacts, Pin
 from ringline.client.http import RelayHttp
+from ringline.client.keylog import KeyLog
 from ringline.client.trust import (
     NO_CARD_SEEN,
     Shown,
@@ -95,6 +96,7 @@ class Peers:
         trust_new: bool | None = None,
         min_suite: int = 1,
         note: Callable[[str], None] | None = None,
+        log: KeyLog | None = None,
     ) -> None:
         """``trust_new`` is by default true in the development realm alone (protocol §1)."""
         self._address = address
@@ -105,6 +107,7 @@ class Peers:
         self._allowed = frozenset(suite for suite in available_suites() if suite >= min_suite)
         self._min_suite = min_suite
         self._note = note or _say_nothing
+        self._log = log
         self._cache: dict[str, Peer] = {}
         self._cards: dict[tuple[str, bytes], tuple[SignedCard, int]] = {}
 
@@ -160,6 +163,8 @@ class Peers:
         known = self._cache.get(handle)
         pin = self.pinned(handle)
         if known is not None and pin == known.pin and 0 <= now - known.fetched_at <= PREKEY_ROTATION_MS:
+            if self._log is not None:
+                self._log.check_revoked(known.card)
             return known
         if pin is None and not self._trust_new:
             raise untrusted(handle, self._address.realm)
@@ -229,6 +234,8 @@ class Peers:
         card = read_card(self._address.realm, handle, keys.card, keys.card_sig)
         if card.card.id != card_id:
             raise TrustError(f"the relay shows another card of {handle} than it was asked for")
+        if self._log is not None:
+            await self._log.admit(card, keys.log_index, current=False)
         revoked = b64encode(card_id) in keys.revoked
         if not revoked:
             if len(self._cards) >= _CARDS_KEPT:
@@ -316,6 +323,9 @@ class Peers:
 
         known = self._contacts.pin(self._address.realm, handle)
         pin = change(known)
+        if self._log is not None:
+            # Before it is pinned: what one victim alone is shown must not be believed from then on.
+            await self._log.admit(shown.card, keys.log_index, current=True)
         if pin != known:
             # In a thread: another process may hold the file's lock.
             written = await asyncio.to_thread(self._contacts.update, self._address.realm, handle, change)

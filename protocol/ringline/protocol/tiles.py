@@ -58,6 +58,11 @@ class Tile:
     width: int = TILE_WIDTH
 
     @property
+    def first(self) -> int:
+        """The number of its first hash or entry within the level."""
+        return self.number * TILE_WIDTH
+
+    @property
     def path(self) -> str:
         """The path below the log's own, without a slash at the front."""
         groups: list[str] = []

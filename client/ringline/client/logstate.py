@@ -1,0 +1,374 @@
+"""What was seen of the key log of one relay, kept in a file: nothing that was seen can be denied later.
+
+The last checkpoint that was accepted, the key it is signed with, how far the entries were read, and what
+they said that matters to anybody here: whose card is which, and which cards were called back. Several
+processes of one person share the file.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, final
+
+from ringline.protocol.encoding import b64decode, b64encode
+from ringline.protocol.errors import ConfigError, EncodingError, LogError
+from ringline.protocol.identity import HASH_BYTES
+from ringline.protocol.merkle import Frontier
+from ringline.protocol.signing import PUBLIC_BYTES
+
+__all__ = ["Alarm", "KeySource", "LogState", "Seen", "SeenCard"]
+
+KeySource: TypeAlias = Literal["contact", "relay"]
+"""Who told the key of the log: a contact string, or the relay itself at the first contact."""
+
+_APPLICATION_ID: Final = int.from_bytes(b"RLkl", "big")
+_FILE_MODE: Final = 0o600
+_BUSY_S: Final = 10.0
+_ALARM: Final = "id, text, at, seen, evidence"
+_CARD: Final = "number, card_id, handle, serial, ipk"
+
+# Numbered by their place. A migration is never changed after a release; later ones follow.
+_MIGRATIONS: Final = (
+    """
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE cards (
+        number  INTEGER PRIMARY KEY,
+        card_id BLOB NOT NULL,
+        handle  TEXT NOT NULL,
+        serial  INTEGER NOT NULL,
+        ipk     BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX cards_by_handle ON cards (handle, serial);
+    CREATE INDEX cards_by_id ON cards (card_id);
+    CREATE TABLE revocations (card_id BLOB PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    -- Cards whose place in the log was proved.
+    CREATE TABLE proved (card_id BLOB PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    -- What the owner must hear, once each.
+    CREATE TABLE alarms (
+        id       INTEGER PRIMARY KEY,
+        subject  TEXT NOT NULL UNIQUE,
+        text     TEXT NOT NULL,
+        evidence TEXT,
+        at       INTEGER NOT NULL,
+        seen     INTEGER NOT NULL CHECK (seen IN (0, 1))
+    ) STRICT;
+    """,
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last checkpoint that was accepted: its note as it came, size and root."""
+
+    note: bytes
+    size: int
+    root: bytes
+    at: int
+    """When the relay last showed that this is its log, Unix ms by this computer's clock."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeenCard:
+    """A card as an entry of the log: which entry, and what it says. Its signature is not asked here."""
+
+    number: int
+    card_id: bytes
+    handle: str
+    serial: int
+    ipk: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """What was found and reported. ``seen``: its owner has said that he knows. ``evidence`` is a file."""
+
+    id: int
+    text: str
+    at: int
+    seen: bool
+    evidence: str | None
+
+
+@final
+class LogState:
+    """An open file. Methods may be called from any thread; each is one transaction.
+
+    Every method raises `ConfigError` when the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file; its folder must exist.
+
+        Raises `ConfigError`, which says what is wrong with the file and what to do.
+        """
+        self.path = path
+        self._lock = threading.Lock()
+        with self._told():
+            self._connection = _open(path)
+
+    def close(self) -> None:
+        """Let go of the file. A second call does nothing."""
+        with self._lock, suppress(sqlite3.Error):
+            self._connection.close()
+
+    # --- the log itself
+
+    def key(self) -> tuple[bytes, KeySource] | None:
+        """Return the public key of the log and who told it; None before there was one."""
+        with self._transaction() as run:
+            key, source = _fact(run, "key"), _fact(run, "key_source")
+        if key is None:
+            return None
+        return self._decoded(key, PUBLIC_BYTES), "contact" if source == "contact" else "relay"
+
+    def pin_key(self, public: bytes, source: KeySource) -> tuple[bytes, KeySource]:
+        """Keep the key of the log if none is kept, and return the one that is."""
+        with self._transaction() as run:
+            if _fact(run, "key") is None:
+                _set(run, "key", b64encode(public))
+                _set(run, "key_source", source)
+            elif source == "contact" and _fact(run, "key") == b64encode(public):
+                # The relay told it first; now somebody vouches for it.
+                _set(run, "key_source", source)
+        kept = self.key()
+        assert kept is not None
+        return kept
+
+    def seen(self) -> Seen | None:
+        """Return the last checkpoint that was accepted."""
+        with self._transaction() as run:
+            return self._seen(run)
+
+    def advance(self, before: Seen | None, after: Seen) -> bool:
+        """Keep a checkpoint that was proved to continue ``before``; False when that is not the last any more.
+
+        A later process has gone on then, and what was proved is not proved against what it has seen.
+        """
+        with self._transaction() as run:
+            held = self._seen(run)
+            if (held and (held.size, held.root)) != (before and (before.size, before.root)):
+                return False
+            _set(run, "note", b64encode(after.note))
+            _set(run, "size", str(after.size))
+            _set(run, "root", b64encode(after.root))
+            _set(run, "at", str(after.at))
+            return True
+
+    def forget(self) -> None:
+        """Begin anew: only for a development relay, which may have been replaced."""
+        with self._transaction() as run:
+            for table in ("facts", "cards", "revocations", "proved"):
+                run.execute(f"DELETE FROM {table}")
+
+    # --- its entries
+
+    def read(self) -> Frontier:
+        """Return how far the entries were read, as the frontier to go on from."""
+        with self._transaction() as run:
+            size, hashes = _fact(run, "read"), _fact(run, "frontier")
+            data = b"" if hashes is None else self._decoded(hashes)
+            try:
+                parts = [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+                return Frontier(int(size or 0), parts)
+            except LogError:
+                raise _damaged(self.path) from None
+
+    def note_entries(
+        self, before: int, frontier: Frontier, cards: Iterable[SeenCard], revoked: Iterable[tuple[bytes, int]]
+    ) -> bool:
+        """Keep what entries said that were read from ``before`` on; False when another process has."""
+        with self._transaction() as run:
+            held = _fact(run, "read")
+            if (0 if held is None else int(held)) != before:
+                return False
+            run.executemany(
+                "INSERT OR REPLACE INTO cards VALUES (?, ?, ?, ?, ?)",
+                [(card.number, card.card_id, card.handle, card.serial, card.ipk) for card in cards],
+            )
+            run.executemany("INSERT OR IGNORE INTO revocations VALUES (?, ?)", list(revoked))
+            _set(run, "read", str(frontier.size))
+            _set(run, "frontier", b64encode(b"".join(frontier.hashes)))
+            return True
+
+    def revoked_at(self, card_id: bytes) -> int | None:
+        """Return the entry that calls a card back, None when no entry that was read does."""
+        with self._transaction() as run:
+            row = run.execute("SELECT number FROM revocations WHERE card_id = ?", (card_id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def rival(self, handle: str, serial: int, card_id: bytes) -> SeenCard | None:
+        """Return another card of the handle, of that serial or a later one, the latest that was read."""
+        with self._transaction() as run:
+            row = run.execute(
+                f"SELECT {_CARD} FROM cards WHERE handle = ? AND serial >= ? AND card_id != ?"
+                " ORDER BY serial DESC, number LIMIT 1",
+                (handle, serial, card_id),
+            ).fetchone()
+        return None if row is None else SeenCard(*row)
+
+    def number_of(self, card_id: bytes) -> int | None:
+        """Return which entry a card is, as far as the entries were read."""
+        with self._transaction() as run:
+            row = run.execute("SELECT number FROM cards WHERE card_id = ?", (card_id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def proved(self, card_id: bytes) -> bool:
+        """True when the card's place in the log was proved."""
+        with self._transaction() as run:
+            return run.execute("SELECT 1 FROM proved WHERE card_id = ?", (card_id,)).fetchone() is not None
+
+    def note_proved(self, card_id: bytes, number: int) -> None:
+        """Keep that the card is entry ``number``."""
+        with self._transaction() as run:
+            run.execute("INSERT OR IGNORE INTO proved VALUES (?, ?)", (card_id, number))
+
+    # --- alarms
+
+    def raise_alarm(self, subject: str, text: str, at: int, evidence: str | None = None) -> bool:
+        """Keep an alarm; False when the same ``subject`` was reported before."""
+        with self._transaction() as run:
+            found = run.execute(
+                "INSERT OR IGNORE INTO alarms (subject, text, evidence, at, seen) VALUES (?, ?, ?, ?, 0)",
+                (subject, text, evidence, at),
+            )
+            return found.rowcount == 1
+
+    def alarm(self, subject: str) -> Alarm | None:
+        """Return what was reported of a subject."""
+        with self._transaction() as run:
+            row = run.execute(f"SELECT {_ALARM} FROM alarms WHERE subject = ?", (subject,)).fetchone()
+        return None if row is None else _alarm(row)
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return all alarms, the oldest first."""
+        with self._transaction() as run:
+            rows = run.execute(f"SELECT {_ALARM} FROM alarms ORDER BY id").fetchall()
+        return tuple(_alarm(row) for row in rows)
+
+    def settle_alarms(self) -> None:
+        """Keep that their owner knows of all of them."""
+        with self._transaction() as run:
+            run.execute("UPDATE alarms SET seen = 1")
+
+    # --- within
+
+    def _seen(self, run: sqlite3.Connection) -> Seen | None:
+        note, size, root, at = (_fact(run, name) for name in ("note", "size", "root", "at"))
+        if note is None or size is None or root is None or at is None:
+            return None
+        return Seen(self._decoded(note), int(size), self._decoded(root, HASH_BYTES), int(at))
+
+    def _decoded(self, text: str, length: int | None = None) -> bytes:
+        try:
+            return b64decode(text, length=length) if text else b""
+        except EncodingError:
+            raise _damaged(self.path) from None
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _unusable(self.path, error) from None
+        except ValueError:
+            # A number that is none, where only this module writes.
+            raise _damaged(self.path) from None
+        except OSError as error:
+            raise ConfigError(
+                f"cannot use {self.path}: {error.strerror}",
+                next_step="choose another place: RINGLINE_HOME=/path/to/folder",
+            ) from None
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with self._lock, self._told():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # Before SQLite makes it, so that nobody else can read it for a moment either.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+    mode = path.stat().st_mode
+    if mode & 0o077:
+        raise ConfigError(
+            f"refusing to use {path}: it can be read or changed by others (mode {mode & 0o777:04o})",
+            next_step=f"chmod 600 {path}",
+        )
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != _APPLICATION_ID and (application, version, tables) != (0, 0, 0):
+            raise ConfigError(f"{path} is a file of another program", next_step=f"look at it: ls -l {path}")
+        if version > len(_MIGRATIONS):
+            raise ConfigError(
+                f"{path} was written by a later version of Ringline", next_step="upgrade Ringline"
+            )
+        for number in range(version, len(_MIGRATIONS)):
+            for statement in _MIGRATIONS[number].split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={len(_MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _alarm(row: tuple[int, str, int, int, str | None]) -> Alarm:
+    number, text, at, seen, evidence = row
+    return Alarm(number, text, at, bool(seen), evidence)
+
+
+def _fact(run: sqlite3.Connection, name: str) -> str | None:
+    row = run.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _set(run: sqlite3.Connection, name: str, value: str) -> None:
+    run.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> ConfigError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return _damaged(path)
+    return ConfigError(
+        f"cannot use {path}: {error}", next_step="choose another place: RINGLINE_HOME=/path/to/folder"
+    )
+
+
+def _damaged(path: Path) -> ConfigError:
+    return ConfigError(
+        f"{path} is damaged: what was seen of the relay's key log cannot be read. It was left as it is.",
+        next_step=f"restore it from a copy; or set it aside, and a false history before now goes unnoticed: "
+        f"mv {path} {path}.damaged",
+    )
