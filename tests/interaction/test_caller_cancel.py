@@ -165,7 +165,7 @@ async def test_what_is_undecided_after_the_time_is_said_to_be_requested(
     one_relay: RelayServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert CANCEL_WAIT_MS == 10_000
-    monkeypatch.setattr("ringline.caller.session.CANCEL_WAIT_MS", 300)
+    monkeypatch.setattr("ringline.caller.patience.CANCEL_WAIT_MS", 300)
 
     async def deaf(call: ScriptedCall) -> None:
         await call.accept()

@@ -168,7 +168,7 @@ async def test_a_relay_that_restarts_during_a_call_is_told_truthfully(tmp_path: 
 async def test_a_relay_that_stays_away_ends_the_call_after_the_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ringline.caller.session.HOLD_MS", 700)
+    monkeypatch.setattr("ringline.caller.patience.HOLD_MS", 700)
     held = Held()
     async with running_relay() as relay, scripted_listener(relay.port, "bob", held):
         middle: Middleman

@@ -10,17 +10,11 @@ from typing import Final, final
 from msgspec import UNSET
 
 from ringline.caller.effects import (
-    Cancel,
-    CancelAnswer,
     Decided,
     Effect,
-    End,
-    Ended,
-    Learned,
     Lookup,
     LostRelay,
     Open,
-    OutOfTime,
     Progress,
     Queued,
     Refused,
@@ -28,9 +22,10 @@ from ringline.caller.effects import (
     Send,
     Tell,
     Unopened,
-    Withdrawn,
 )
+from ringline.caller.patience import Patience
 from ringline.caller.pending import Outgoing, Pending, Strays
+from ringline.caller.roll import Roll
 from ringline.protocol.errors import ProtocolError, RinglineError
 from ringline.protocol.frames import (
     CallError,
@@ -38,12 +33,10 @@ from ringline.protocol.frames import (
     CallOutcome,
     CallQueued,
     CallStatus,
-    CancelCall,
     RelayCode,
     RelayToCaller,
 )
 from ringline.protocol.instant import Instant
-from ringline.protocol.limits import CANCEL_WAIT_MS, HOLD_MS
 
 __all__ = ["RETRY_MS", "CallerSession"]
 
@@ -69,45 +62,43 @@ class CallerSession:
 
     def __init__(self) -> None:
         """Begin without a connection and without calls."""
-        self._calls: dict[str, Pending] = {}
-        self._by_id: dict[str, Pending] = {}
-        self._ends: dict[str, None] = {}
-        self._connected = False
-        self.strays = Strays()
+        self._roll = Roll()
+        self._patience = Patience(self._roll, self._send, self._bring)
+
+    @property
+    def strays(self) -> Strays:
+        """Frames that fitted no call."""
+        return self._roll.strays
 
     @property
     def idle(self) -> bool:
         """True when no call needs the connection."""
-        return not self._calls
+        return not self._roll
 
     def knows(self, message_id: str) -> bool:
         """True until nothing can come of that call any more."""
-        return message_id in self._calls
+        return message_id in self._roll
 
     @property
     def connected(self) -> bool:
         """True between `opened` and `lost`."""
-        return self._connected
+        return self._roll.connected
 
     def start(self, out: Outgoing, now: Instant) -> list[Effect]:
         """Take a call. Its ``message_id`` must be that of no other call here."""
-        if out.message_id in self._calls:
-            raise ValueError("this message_id is under way already")
         call = Pending(out, out.call_id, 1 if out.sent_before else 0, out.retries)
-        self._calls[out.message_id] = call
-        if call.call_id is not None:
-            self._by_id[call.call_id] = call
-        return self._bring(call, now) if self._connected else []
+        self._roll.add(call)
+        return self._bring(call, now) if self._roll.connected else []
 
     def opened(self, now: Instant) -> list[Effect]:
         """A connection stands: bring every call onto it."""
-        self._connected = True
+        self._roll.connected = True
         effects: list[Effect] = []
-        for call in list(self._calls.values()):
+        for call in self._roll:
             call.on_wire = call.answered = False
             if call.given_up_at is not None:
                 # Nobody waits; sending it again could only start what was given up.
-                effects += self._ask_cancel(call, now)
+                effects += self._patience.ask_cancel(call)
             elif call.retry_at is None or call.retry_at <= now.mono:
                 call.retry_at = None
                 effects += self._bring(call, now)
@@ -115,9 +106,9 @@ class CallerSession:
 
     def lost(self, error: RinglineError, now: Instant) -> list[Effect]:
         """The connection is gone, or a dial failed."""
-        stood, self._connected = self._connected, False
+        stood, self._roll.connected = self._roll.connected, False
         effects: list[Effect] = []
-        for call in list(self._calls.values()):
+        for call in self._roll:
             call.on_wire = call.answered = False
             call.looking_up, call.lookup_at = False, None
             call.lost_error = error
@@ -125,21 +116,21 @@ class CallerSession:
                 call.lost_at = now.mono if call.lost_at is None else call.lost_at
             elif not stood:
                 # The relay has nothing of it and cannot be dialled: that is the answer.
-                effects += self._end(call, LostRelay(error, sent=False))
+                effects += self._roll.end(call, LostRelay(error, sent=False))
         return effects
 
     def ended(self, error: RinglineError, now: Instant) -> list[Effect]:
         """There will be no connection any more."""
-        self._connected = False
+        self._roll.connected = False
         return [
             effect
-            for call in list(self._calls.values())
-            for effect in self._end(call, LostRelay(error, sent=call.with_relay))
+            for call in self._roll
+            for effect in self._roll.end(call, LostRelay(error, sent=call.with_relay))
         ]
 
     def closed(self, error: RinglineError, now: Instant) -> list[Effect]:
         """The caller is closed: every call ends, outcomes that are being opened included."""
-        for call in self._calls.values():
+        for call in self._roll:
             call.opening = 0
         return self.ended(error, now)
 
@@ -159,7 +150,7 @@ class CallerSession:
 
     def looked_up(self, message_id: str, known: bool | None, now: Instant) -> list[Effect]:
         """The answer to `Lookup`: whether the relay knows the call; None when it could not be asked."""
-        call = self._calls.get(message_id)
+        call = self._roll.get(message_id)
         if call is None or not call.looking_up:
             return []
         call.looking_up = False
@@ -168,12 +159,12 @@ class CallerSession:
             return []
         if not known:
             # protocol §5: it may have run, and sending it again could make it run twice.
-            return self._end(call, Refused("timeout", call.call_id, None, forgotten=True))
+            return self._roll.end(call, Refused("timeout", call.call_id, None, forgotten=True))
         return self._send(call)
 
     def resealed(self, message_id: str, payload: bytes) -> list[Effect]:
         """The answer to `Reseal`: the same call, sealed anew under the same ``message_id``."""
-        call = self._calls.get(message_id)
+        call = self._roll.get(message_id)
         if call is None or not call.resealing:
             return []
         call.resealing = False
@@ -184,22 +175,22 @@ class CallerSession:
             deadline=call.out.deadline,
         )
         call.sendings = 0
-        return self._send(call) if self._connected else []
+        return self._send(call) if self._roll.connected else []
 
     def not_resealed(self, message_id: str, error: RinglineError) -> list[Effect]:
         """The answer to `Reseal` when it cannot be done: nothing of the call is with the relay."""
-        call = self._calls.get(message_id)
+        call = self._roll.get(message_id)
         if call is None or not call.resealing:
             return []
-        return self._end(call, LostRelay(error, sent=False))
+        return self._roll.end(call, LostRelay(error, sent=False))
 
     def opened_outcome(self, message_id: str) -> list[Effect]:
         """The answer to `Open`: it opened, and is kept. The call is over."""
-        call = self._calls.get(message_id)
+        call = self._roll.get(message_id)
         if call is None:
-            self.strays.late += 1  # envelope §3.9: the first one counts
+            self._roll.strays.late += 1  # envelope §3.9: the first one counts
             return []
-        return self._end(call, None)
+        return self._roll.end(call, None)
 
     def unopened_outcome(
         self, message_id: str, now: Instant, error: RinglineError | None = None
@@ -208,9 +199,9 @@ class CallerSession:
 
         ``error`` is as in `Unopened`: None says that it is forged.
         """
-        call = self._calls.get(message_id)
+        call = self._roll.get(message_id)
         if call is None:
-            self.strays.late += 1
+            self._roll.strays.late += 1
             return []
         call.opening -= 1
         if call.spoiled_at is None:
@@ -218,82 +209,28 @@ class CallerSession:
         call.unchecked = error or call.unchecked
         if call.opening == 0 and call.held is not None:
             # The relay's word on the end does not replace an outcome that may be the true one.
-            return self._end(call, call.held if call.unchecked is None else Unopened(call.unchecked))
+            return self._roll.end(call, call.held if call.unchecked is None else Unopened(call.unchecked))
         return []
+
+    # --- time
 
     def cancel(self, message_id: str, now: Instant) -> list[Effect]:
         """The caller asks for a cancellation; the answer is a `Decided` or an end."""
-        call = self._calls.get(message_id)
-        if call is None or call.given_up_at is not None:
-            return [Decided(message_id, "already_terminal")]
-        if not call.with_relay:
-            # Never sent, or refused without effect.
-            return self._end(call, Withdrawn())
-        call.cancel_by = now.mono + CANCEL_WAIT_MS
-        return self._ask_cancel(call, now) if call.cancel != "asked" else []
+        return self._patience.cancel(message_id, now)
 
     def give_up(self, message_id: str, now: Instant) -> list[Effect]:
         """The caller stops waiting. A cancellation is asked for as soon as that is possible."""
-        call = self._calls.get(message_id)
-        if call is None or call.given_up_at is not None:
-            return []
-        return self._give_up(call, now)
+        return self._patience.give_up(message_id, now)
 
     def deadline(self) -> int | None:
         """Return when `tick` is due next, monotonic ms."""
-        times: list[int] = []
-        for call in self._calls.values():
-            if call.given_up_at is not None:
-                times.append(call.given_up_at)
-                continue
-            if not call.opening:
-                times.append(call.out.deadline)
-                times += [time for time in (call.spoiled_at,) if time is not None]
-            if call.lost_at is not None and not self._connected and call.out.durable_exp is None:
-                times.append(call.lost_at + HOLD_MS)
-            times += [time for time in (call.retry_at, call.lookup_at, call.cancel_by) if time is not None]
-        return min(times, default=None)
+        return self._patience.deadline()
 
     def tick(self, now: Instant) -> list[Effect]:
         """Time has passed."""
-        effects: list[Effect] = []
-        for call in list(self._calls.values()):
-            if call.given_up_at is not None:
-                if now.mono >= call.given_up_at:
-                    self._remove(call)
-            elif call.unchecked is not None and now.mono >= call.out.deadline and not call.opening:
-                # It was answered in time, as far as can be told.
-                effects += self._end(call, Unopened(call.unchecked))
-            elif now.mono >= call.out.deadline and not call.opening:
-                effects += self._give_up(call, now)
-            elif call.spoiled_at is not None and now.mono >= call.spoiled_at and not call.opening:
-                effects += self._end(call, Unopened(call.unchecked))
-            elif (
-                call.lost_at is not None
-                and not self._connected
-                and call.out.durable_exp is None
-                and now.mono >= call.lost_at + HOLD_MS
-            ):
-                # protocol §5: the relay has cancelled it by now, if it still knows it.
-                assert call.lost_error is not None
-                effects += self._end(call, LostRelay(call.lost_error, sent=True))
-            else:
-                effects += self._due(call, now)
-        return effects
+        return self._patience.tick(now)
 
-    def _due(self, call: Pending, now: Instant) -> list[Effect]:
-        effects: list[Effect] = []
-        if call.cancel_by is not None and now.mono >= call.cancel_by:
-            call.cancel_by = None
-            effects.append(Decided(call.out.message_id, "requested"))
-        if call.retry_at is not None and now.mono >= call.retry_at and self._connected:
-            call.retry_at = None
-            effects += self._send(call)
-        if call.lookup_at is not None and now.mono >= call.lookup_at:
-            call.lookup_at = None
-            if self._connected:
-                effects += self._bring(call, now)
-        return effects
+    # --- what is sent, and what comes back
 
     def _bring(self, call: Pending, now: Instant) -> list[Effect]:
         """Bring a call onto the connection that stands (protocol §5)."""
@@ -314,31 +251,31 @@ class CallerSession:
         ]
 
     def _status(self, frame: CallStatus, now: Instant) -> list[Effect]:
-        call = self._by_id.get(frame.call_id)
+        call = self._roll.find(frame.call_id)
         effects: list[Effect] = []
         if call is not None:
             if call.out.correlation_id != frame.correlation_id:
-                self.strays.mismatched += 1
+                self._roll.strays.mismatched += 1
                 return []
         else:
-            call = self._unanswered(frame.correlation_id)
+            call = self._roll.unanswered(frame.correlation_id)
             durable = call is not None and call.out.durable_exp is not None
-            if call is None or call.call_id is not None or durable or frame.call_id in self._ends:
-                return self._stray(frame.call_id, known=call is not None)
-            effects += self._learn(call, frame.call_id)
+            if call is None or call.call_id is not None or durable or self._roll.ended(frame.call_id):
+                return self._roll.stray(frame.call_id, known=call is not None)
+            effects += self._roll.learn(call, frame.call_id)
         if not call.on_wire:
-            self.strays.mismatched += 1
+            self._roll.strays.mismatched += 1
             return []
         if not call.answered:
             call.answered = True
             call.lost_at = None
             if call.cancel != "no":
                 # Held until now, or asked on a connection that is gone.
-                effects += self._ask_cancel(call, now)
+                effects += self._patience.ask_cancel(call)
         rank = _STATES[frame.state]
         if rank <= call.state:
             # On a new connection the present status is told anew; the caller knows it.
-            self.strays.repeated += 1
+            self._roll.strays.repeated += 1
         elif call.given_up_at is None:
             call.state = rank
             effects.append(Tell(call.out.message_id, frame.state, call.call_id))
@@ -348,28 +285,28 @@ class CallerSession:
         correlation = None if frame.correlation_id is UNSET else frame.correlation_id
         retry_ms = None if frame.retry_after_ms is UNSET else frame.retry_after_ms
         if frame.call_id is not UNSET:
-            call = self._by_id.get(frame.call_id)
+            call = self._roll.find(frame.call_id)
             if call is None and correlation is not None:
                 # The end of a call whose first answer was lost with its connection.
-                waiting = self._unanswered(correlation)
+                waiting = self._roll.unanswered(correlation)
                 if waiting is None or waiting.call_id is not None:
-                    return self._stray(frame.call_id, known=waiting is not None)
+                    return self._roll.stray(frame.call_id, known=waiting is not None)
                 call = waiting
             if call is None:
-                return self._stray(frame.call_id, known=False)
+                return self._roll.stray(frame.call_id, known=False)
             if correlation not in (None, call.out.correlation_id):
-                self.strays.mismatched += 1
+                self._roll.strays.mismatched += 1
                 return []
-            learned = self._learn(call, frame.call_id) if call.call_id is None else []
-            return learned + self._end(call, Refused(frame.code, frame.call_id, retry_ms))
+            learned = self._roll.learn(call, frame.call_id) if call.call_id is None else []
+            return learned + self._roll.end(call, Refused(frame.code, frame.call_id, retry_ms))
         if correlation is not None:
-            call = self._unanswered(correlation)
+            call = self._roll.unanswered(correlation)
         else:
             # A frame the relay could not read has no ids in its answer; with one in question, it is meant.
-            waiting_calls = [each for each in self._calls.values() if each.waits]
+            waiting_calls = [each for each in self._roll if each.waits]
             call = waiting_calls[0] if len(waiting_calls) == 1 else None
         if call is None:
-            self.strays.unknown += 1
+            self._roll.strays.unknown += 1
             return []
         return self._refused(call, frame, retry_ms, now)
 
@@ -378,7 +315,7 @@ class CallerSession:
         call.answered = True
         first = call.sendings == 1 and call.call_id is None
         if call.given_up_at is not None:
-            self._remove(call)
+            self._roll.remove(call)
             return []
         if (
             frame.code == "timeout"
@@ -401,31 +338,31 @@ class CallerSession:
                 return [Tell(call.out.message_id, _RETRIED[frame.code], None)]
         # The retry itself may have cost the last unit of a budget: that is not why the call was refused.
         masked = frame.code == "rate_limited" and call.refused is not None
-        return self._end(call, Refused((masked and call.refused) or frame.code, None, retry_ms))
+        return self._roll.end(call, Refused((masked and call.refused) or frame.code, None, retry_ms))
 
     def _queued(self, frame: CallQueued) -> list[Effect]:
         """The relay has stored a durable call: from here on it is asked about over HTTP."""
-        call = self._calls.get(frame.message_id)
+        call = self._roll.get(frame.message_id)
         if call is None:
-            return self._stray(frame.call_id, known=frame.call_id in self._by_id)
+            return self._roll.stray(frame.call_id, known=self._roll.find(frame.call_id) is not None)
         exp = call.out.durable_exp
         if exp is None or not call.on_wire or frame.correlation_id != call.out.correlation_id:
-            self.strays.mismatched += 1
+            self._roll.strays.mismatched += 1
             return []
-        learned = self._learn(call, frame.call_id) if call.call_id is None else []
+        learned = self._roll.learn(call, frame.call_id) if call.call_id is None else []
         if call.call_id != frame.call_id or frame.expires_at > exp:
             # protocol §6: execute_by is never beyond what was sealed, and a call has one id.
-            self.strays.mismatched += 1
+            self._roll.strays.mismatched += 1
             error = ProtocolError("the relay has confirmed another call than the one that was sent")
-            return [*learned, *self._end(call, LostRelay(error, sent=True))]
-        self._remove(call)
+            return [*learned, *self._roll.end(call, LostRelay(error, sent=True))]
+        self._roll.remove(call)
         return [*learned, Queued(frame.message_id, frame)]
 
     def _outcome(self, frame: CallOutcome, now: Instant) -> list[Effect]:
-        call = self._by_id.get(frame.call_id)
+        call = self._roll.find(frame.call_id)
         if call is None or call.out.durable_exp is not None:
             # That of a durable call is fetched over HTTP, by whoever wants it.
-            return self._stray(frame.call_id, known=call is not None)
+            return self._roll.stray(frame.call_id, known=call is not None)
         call.answered = True
         # An honest relay sends one. To open is work, and holds up the end of the call: forged ones must
         # neither pile up nor keep a caller beyond his time.
@@ -433,92 +370,17 @@ class CallerSession:
             now.mono >= call.out.deadline or (call.spoiled_at is not None and now.mono >= call.spoiled_at)
         )
         if late or call.opening >= _OPENINGS:
-            self.strays.surplus += 1
+            self._roll.strays.surplus += 1
             return []
         call.opening += 1
         return [Open(call.out.message_id, frame)]
 
     def _not_cancelled(self, frame: CallNotCancelled) -> list[Effect]:
-        call = self._by_id.get(frame.call_id)
+        call = self._roll.find(frame.call_id)
         if call is None or call.cancel != "asked":
-            return self._stray(frame.call_id, known=call is not None)
+            return self._roll.stray(frame.call_id, known=call is not None)
         call.cancel, call.cancel_by = "no", None
         if call.given_up_at is not None:
-            self._remove(call)
+            self._roll.remove(call)
             return []
         return [Decided(call.out.message_id, frame.reason)]
-
-    def _ask_cancel(self, call: Pending, now: Instant) -> list[Effect]:
-        """Send ``cancel_call``, or hold it until the call has an id and a connection (protocol §7)."""
-        if call.call_id is None or not self._connected:
-            call.cancel = "wanted"
-            return []
-        call.cancel = "asked"
-        return [Cancel(CancelCall(call_id=call.call_id))]
-
-    def _give_up(self, call: Pending, now: Instant) -> list[Effect]:
-        sent = call.with_relay
-        effects: list[Effect] = []
-        if call.cancel_by is not None:
-            effects.append(Decided(call.out.message_id, "requested"))
-            call.cancel_by = None
-        if not sent or call.out.durable_exp is not None:
-            # Whoever leaves a durable call with the relay wants it done; it is not cancelled.
-            return effects + self._end(call, OutOfTime(call.call_id, sent=sent))
-        if call.cancel != "asked":
-            effects += self._ask_cancel(call, now)
-        call.given_up_at = now.mono + HOLD_MS
-        call.retry_at = call.lookup_at = call.spoiled_at = call.lost_at = None
-        return [*effects, End(call.out.message_id, OutOfTime(call.call_id, sent=True))]
-
-    def _learn(self, call: Pending, call_id: str) -> list[Effect]:
-        call.call_id = call_id
-        self._by_id[call_id] = call
-        return [Learned(call.out.message_id, call_id)]
-
-    def _unanswered(self, correlation_id: str) -> Pending | None:
-        for call in self._calls.values():
-            if call.waits and call.out.correlation_id == correlation_id:
-                return call
-        return None
-
-    def _stray(self, call_id: str, *, known: bool) -> list[Effect]:
-        if call_id in self._ends:
-            self.strays.late += 1
-        elif known:
-            self.strays.mismatched += 1
-        else:
-            self.strays.unknown += 1
-        return []
-
-    def _end(self, call: Pending, end: Ended | None) -> list[Effect]:
-        """End a call; None means that its outcome was opened. An outcome being opened is waited for."""
-        if end is not None and call.opening:
-            # protocol §5: a late timeout never replaces an outcome.
-            call.held = call.held or end
-            return []
-        self._remove(call)
-        if call.given_up_at is not None:
-            return []
-        effects: list[Effect] = []
-        if call.cancel_by is not None or isinstance(end, Withdrawn):
-            effects.append(Decided(call.out.message_id, _cancel_answer(end)))
-        if end is not None:
-            effects.append(End(call.out.message_id, end))
-        return effects
-
-    def _remove(self, call: Pending) -> None:
-        self._calls.pop(call.out.message_id, None)
-        if call.call_id is not None:
-            self._by_id.pop(call.call_id, None)
-            self._ends[call.call_id] = None
-            if len(self._ends) > _ENDS_KEPT:
-                del self._ends[next(iter(self._ends))]
-
-
-def _cancel_answer(end: Ended | None) -> CancelAnswer:
-    if isinstance(end, Withdrawn) or (isinstance(end, Refused) and end.code == "canceled"):
-        return "canceled"
-    if isinstance(end, LostRelay):
-        return "requested"
-    return "already_terminal"
