@@ -29,6 +29,7 @@ import requirements
 from frames_schema import DIRECTION_TITLES, TIES, frame_name, frames_schema
 from ringline.protocol import closes, errors, frames, lifecycle, limits
 from ringline.relay import openapi
+from vectors import make as vectors
 
 __all__ = ["PAGES", "faults", "main", "stale"]
 
@@ -326,17 +327,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(__file__).parent
     if options.check:
         found = stale(folder)
+        old_vectors = vectors.stale() if vectors.FOLDER.parent == folder else []
         for name, difference in found.items():
             print(f"stale: {name}\n{difference}\n", file=sys.stderr)
         if found:
             print("The code has changed; write the pages again: make spec-write", file=sys.stderr)
+        for name in old_vectors:
+            print(f"stale: vectors/{name}; write the vectors again: make spec-write", file=sys.stderr)
         wrong = faults(folder)
         for fault in wrong:
             print(fault, file=sys.stderr)
-        return 1 if found or wrong else 0
+        return 1 if found or old_vectors or wrong else 0
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
-    return 0
+    return vectors.main([])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+/** Signatures, cards, prekey statements, successions, fingerprints and contact strings (KEYS). */
+import { createHash } from "node:crypto";
+import { ed25519 } from "@noble/curves/ed25519.js";
+import { type Bytes, concat, equal, label, Reader, sha256, text, u16, u32, u64, u8, unb64, utf8, v, vt } from "./bytes.js";
+import { checkHpkeKey, keyId, SUITES } from "./suites.js";
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+export const SKEW = 120_000;
+export const HANDLE = /^[a-z0-9][a-z0-9-]{1,30}$/;
+export const REALM = /^[a-z0-9.-]{1,253}$/;
+
+export const publicOf = (seed: Bytes): Bytes => Uint8Array.from(ed25519.getPublicKey(seed));
+export const sign = (seed: Bytes, message: Bytes): Bytes => Uint8Array.from(ed25519.sign(message, seed));
+
+/** RL-ENVELOPE-007, RL-KEYS-004: a canonical point of the prime-order group. Throws `RangeError`. */
+export function checkSigningKey(key: Uint8Array): void {
+  try {
+    const point = ed25519.Point.fromBytes(key, false);
+    if (!point.isSmallOrder() && point.isTorsionFree()) return;
+  } catch {
+    // said below
+  }
+  throw new RangeError("not a usable Ed25519 key");
+}
+
+export function verify(key: Bytes, message: Bytes, signature: Bytes): void {
+  checkSigningKey(key);
+  if (!ed25519.verify(signature, message, key, { zip215: false })) throw new RangeError("a signature that does not hold");
+}
+
+export interface Card {
+  readonly realm: string;
+  readonly handle: string;
+  readonly ipk: Bytes;
+  readonly serial: number;
+  readonly notBefore: number;
+  readonly notAfter: number;
+  readonly spk: Bytes;
+  readonly next: Bytes;
+}
+
+export const cardId = (card: Bytes): Bytes => sha256(card);
+export const nextCommitment = (ipk: Uint8Array): Bytes => sha256(label("next"), ipk);
+
+export function encodeCard(card: Card): Bytes {
+  const times = concat(u32(card.serial), u64(card.notBefore), u64(card.notAfter));
+  return concat(label("card"), vt(card.realm), vt(card.handle), card.ipk, times, card.spk, card.next);
+}
+
+/** RL-KEYS-002 to RL-KEYS-005: form, signature and life span. Whether it holds now is for the user of it. */
+export function readCard(bytes: Bytes, signature: Bytes): Card {
+  const from = new Reader(bytes, "card");
+  const [realm, handle, ipk] = [text(from.v()), text(from.v()), from.take(32)];
+  const [serial, notBefore, notAfter] = [from.number(4), from.number(8), from.number(8)];
+  const [spk, next] = [from.take(32), from.take(32)];
+  from.end();
+  if (!REALM.test(realm) || !HANDLE.test(handle) || serial === 0) throw new RangeError("a card with a bad name or serial");
+  if (notAfter <= notBefore || notAfter - notBefore > 90 * DAY + HOUR) throw new RangeError("a card with bad times");
+  if (equal(spk, ipk)) throw new RangeError("a card whose operational key is its identity key");
+  checkSigningKey(spk);
+  verify(ipk, bytes, signature);
+  return { realm, handle, ipk, serial, notBefore, notAfter, spk, next };
+}
+
+export interface Prekey {
+  readonly cardId: Bytes;
+  readonly epoch: number;
+  readonly notBefore: number;
+  readonly notAfter: number;
+  readonly keys: ReadonlyMap<number, Bytes>;
+}
+
+export function encodePrekey(prekey: Prekey): Bytes {
+  const keys = [...prekey.keys].map(([suite, key]) => concat(u16(suite), v(key)));
+  const times = concat(u32(prekey.epoch), u64(prekey.notBefore), u64(prekey.notAfter));
+  return concat(label("prekey"), prekey.cardId, times, u8(keys.length), ...keys);
+}
+
+/** RL-KEYS-013 to RL-KEYS-016. */
+export function readPrekey(bytes: Bytes, signature: Bytes, spk: Bytes): Prekey {
+  const from = new Reader(bytes, "prekey");
+  const [card, epoch, notBefore, notAfter, count] = [from.take(32), from.number(4), from.number(8), from.number(8), from.number(1)];
+  const keys = new Map<number, Bytes>();
+  let last = -1;
+  for (let at = 0; at < count; at++) {
+    const [suite, key] = [from.number(2), from.v()];
+    if (suite <= last) throw new RangeError("suites that do not ascend");
+    if (SUITES.has(suite)) checkHpkeKey(suite, key);
+    keys.set((last = suite), key);
+  }
+  from.end();
+  if (count === 0) throw new RangeError("a prekey statement without keys");
+  if (notAfter <= notBefore || notAfter - notBefore > 14 * DAY + HOUR) throw new RangeError("a prekey statement with bad times");
+  verify(spk, bytes, signature);
+  return { cardId: card, epoch, notBefore, notAfter, keys };
+}
+
+/** RL-KEYS-028 to RL-KEYS-031. `old` is the card that the succession leaves. */
+export function checkSuccession(old: Card, oldId: Bytes, newIpk: Bytes, ts: number, sig: Bytes, oldSig?: Bytes): void {
+  const statement = concat(label("succession"), oldId, newIpk, u64(ts));
+  verify(newIpk, statement, sig);
+  if (oldSig !== undefined) verify(old.ipk, statement, oldSig);
+  if (old.next.every((byte) => byte === 0)) {
+    if (oldSig === undefined) throw new RangeError("a succession that the old key has not signed");
+  } else if (!equal(old.next, nextCommitment(newIpk))) throw new RangeError("a succession to another key than the card commits to");
+}
+
+const CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz";
+export function fingerprint(ipk: Bytes): string {
+  const bits = [...sha256(label("fingerprint"), ipk).subarray(0, 20)].map((byte) => byte.toString(2).padStart(8, "0")).join("");
+  const letters = bits.match(/.{5}/g)?.map((five) => CROCKFORD[Number.parseInt(five, 2)]).join("");
+  return letters?.match(/.{4}/g)?.join(" ") ?? "";
+}
+
+export function safetyNumber(a: { handle: string; ipk: Bytes }, b: { handle: string; ipk: Bytes }): string {
+  const both = [a, b].map((party) => concat(vt(party.handle), party.ipk)).sort(Buffer.compare);
+  const digest = createHash("sha512").update(concat(label("safety"), ...both.map(v))).digest();
+  const group = (at: number) => String(digest.readUIntBE(at * 5, 5) % 100_000).padStart(5, "0");
+  return Array.from({ length: 12 }, (_, at) => group(at)).join(" ");
+}
+
+export interface Contact {
+  readonly handle: string;
+  readonly realm: string;
+  readonly base: string;
+  readonly ipk: Bytes;
+}
+
+/** RL-KEYS-046. Throws `RangeError`. What follows the key in the fragment is for readers of the key log. */
+export function readContact(contact: string): Contact {
+  const found = /^ringline:\/\/([^@/?#]+)@([^@/?#]+)\/(?:\?at=([^#&]+))?#k=([A-Za-z0-9_-]{43})(?:&log=[^&]*)?$/.exec(contact);
+  const [, handle = "", realm = "", at, key = ""] = found ?? [];
+  if (!HANDLE.test(handle) || !REALM.test(realm)) throw new RangeError("not a contact string: ringline://handle@realm/#k=KEY");
+  const ipk = unb64(key, 32);
+  checkSigningKey(ipk);
+  return { handle, realm, base: at ?? `https://${realm}`, ipk };
+}
+
+export const holds = (span: { notBefore: number; notAfter: number }, at: number, skew = SKEW): boolean =>
+  span.notBefore - skew <= at && at < span.notAfter + skew;
+
+export { keyId, DAY, HOUR, utf8 };

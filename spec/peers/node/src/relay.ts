@@ -1,0 +1,248 @@
+/** One relay as one identity meets it: log-ins, HTTP, connections, and the keys of peers against their pins. */
+import { WebSocket } from "ws";
+import { b64, type Bytes, equal, hex, random, unb64, utf8 } from "./bytes.js";
+import { LocalError, RelayError } from "./errors.js";
+import type { Home } from "./home.js";
+import { isObject, type JsonObject } from "./json.js";
+import { type Card, cardId, checkSigningKey, checkSuccession, fingerprint, holds, type Prekey, readCard, readContact, readPrekey, sign } from "./keys.js";
+
+const LARGEST = 2_063_019;
+const FRESH = 300_000;
+
+interface Pin {
+  ipk: string;
+  card?: string;
+  card_sig?: string;
+  epoch?: number;
+  readonly source: "contact" | "first sight";
+}
+export interface Peer {
+  readonly handle: string;
+  readonly ipk: Bytes;
+  readonly card: Card;
+  readonly cardId: Bytes;
+  readonly prekey: Prekey;
+  readonly revoked: ReadonlySet<string>;
+  readonly at: number;
+}
+export interface Answer {
+  readonly status: number;
+  readonly body: JsonObject;
+}
+
+export class Relay {
+  #offset = 0;
+  #known = false;
+  readonly #peers = new Map<string, Peer>();
+  constructor(readonly home: Home, readonly note: (line: string) => void = () => undefined) {
+    const url = new URL(home.base);
+    const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
+    if (url.protocol !== "https:" && !loopback) throw new LocalError("config", `${home.base} is neither https nor loopback`);
+    if (home.realm === "localhost" && !loopback) throw new LocalError("config", "realm localhost is for loopback relays only");
+  }
+
+  /** By the relay's clock, as far as it is known (RL-AUTH-024). */
+  now(): number {
+    return Date.now() + this.#offset;
+  }
+
+  #token(method: string, path: string): string {
+    const card = b64(this.home.cardId);
+    const iat = Math.floor(this.now() / 1000);
+    const head = { alg: "EdDSA", typ: "JWT", kid: card };
+    const htu = path.split("?")[0];
+    const claims = { iss: this.home.handle, sub: card, aud: this.home.realm, iat, exp: iat + 60, jti: b64(random(18)), htm: method, htu };
+    const input = [head, claims].map((part) => b64(utf8(JSON.stringify(part)))).join(".");
+    return `Bearer ${input}.${b64(sign(this.home.ssk, utf8(input)))}`;
+  }
+
+  /** Takes the relay's time from a 401; true if another try may help (RL-AUTH-023). */
+  #learn(date: string | undefined): boolean {
+    const theirs = Date.parse(date ?? "");
+    if (Number.isNaN(theirs)) return false;
+    this.#offset = theirs - Date.now();
+    if (Math.abs(this.#offset) > 60_000) this.note(`the clocks of this machine and of ${this.home.base} are ${Math.round(this.#offset / 1000)} s apart`);
+    return true;
+  }
+
+  async request(method: string, path: string, body?: unknown, options: { open?: boolean; waitMs?: number } = {}): Promise<Answer> {
+    for (let left = 1; ; left--) {
+      const headers: Record<string, string> = options.open === true ? {} : { authorization: this.#token(method, path) };
+      if (body !== undefined) headers["content-type"] = "application/json";
+      const signal = AbortSignal.timeout(15_000 + (options.waitMs ?? 0));
+      let response: Response;
+      try {
+        response = await fetch(this.home.base + path, { method, headers, signal, redirect: "manual", ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+      } catch {
+        throw new LocalError("relay_unreachable", `${this.home.base} did not answer; whether it acted is not known`);
+      }
+      if (response.status === 401 && left > 0 && this.#learn(response.headers.get("date") ?? undefined)) continue;
+      const parsed: unknown = await response.json().catch(() => ({}));
+      return { status: response.status, body: isObject(parsed as JsonObject) ? (parsed as JsonObject) : {} };
+    }
+  }
+
+  /** RL-HTTP-016, and the publication of what is due. Once for a process, and again by `publish`. */
+  async meet(): Promise<void> {
+    if (this.#known) return;
+    const { status, body } = await this.request("GET", "/v1/relay", undefined, { open: true });
+    if (status !== 200) throw new LocalError("relay_unreachable", `${this.home.base} is no relay, or not ready (HTTP ${status})`);
+    if (body["realm"] !== this.home.realm) throw new LocalError("config", `${this.home.base} is realm ${String(body["realm"])} and not ${this.home.realm}; nothing was sent`);
+    if (!Array.isArray(body["protocols"]) || !body["protocols"].includes("ringline.v1")) throw new LocalError("version_unsupported", "the relay does not speak ringline.v1");
+    await this.publish();
+    this.#known = true;
+  }
+
+  async publish(): Promise<void> {
+    const { epoch, ...prekey } = await this.home.prekey();
+    if (this.home.isPublished(epoch)) return;
+    const path = `/v1/handles/${this.home.handle}`;
+    const { status, body } = this.home.cardIsPublished
+      ? await this.request("PUT", `${path}/prekeys`, prekey)
+      : await this.request("PUT", path, { ...this.home.publication, ...prekey });
+    if (status !== 200 && status !== 201) throw new RelayError(String(body["code"] ?? `HTTP ${status}`));
+    this.home.notePublished(epoch);
+  }
+
+  #pins(): Record<string, Pin> {
+    return this.home.read<Record<string, Pin>>("pins.json") ?? {};
+  }
+
+  /** RL-KEYS-047: a contact string never replaces a key that is pinned. */
+  pin(contact: string): string {
+    const { handle, realm, ipk } = readContact(contact);
+    if (realm !== this.home.realm) throw new LocalError("config", `${handle} is of realm ${realm}; this identity is of ${this.home.realm}`);
+    const pins = this.#pins();
+    const known = pins[handle];
+    if (known !== undefined && known.ipk !== b64(ipk)) throw new LocalError("key_changed", `another key is pinned for ${handle}; nothing was changed`);
+    this.home.write("pins.json", { ...pins, [handle]: known ?? { ipk: b64(ipk), source: "contact" } });
+    return handle;
+  }
+
+  /** The verified keys of a peer, pinned; `fresh` asks the relay again. */
+  async peer(handle: string, options: { fresh?: boolean; trustNew?: boolean } = {}): Promise<Peer> {
+    const cached = this.#peers.get(handle);
+    if (cached !== undefined && options.fresh !== true && Date.now() - cached.at < FRESH) return cached;
+    const { status, body } = await this.request("GET", `/v1/handles/${handle}`);
+    if (status === 404) throw new RelayError("unknown_handle");
+    if (status === 429) throw new RelayError("rate_limited");
+    if (status === 401) throw new RelayError("unauthorized");
+    if (status !== 200) throw new LocalError("relay_unreachable", `the relay answered HTTP ${status}`);
+    const peer = await this.#verify(handle, body, options.trustNew === true || this.home.realm === "localhost");
+    this.#peers.set(handle, peer);
+    return peer;
+  }
+
+  async #verify(handle: string, body: JsonObject, trustNew: boolean): Promise<Peer> {
+    const bytes = (name: string) => unb64(String(body[name]));
+    const bad = (code: string, why: string) => new LocalError(code, `${why}: the relay's keys for ${handle}; nothing was sealed`);
+    let card: Card, prekey: Prekey;
+    try {
+      card = readCard(bytes("card"), bytes("card_sig"));
+      prekey = readPrekey(bytes("prekey"), bytes("prekey_sig"), card.spk);
+    } catch (error) {
+      throw bad("bad_signature", (error as Error).message);
+    }
+    const id = cardId(bytes("card"));
+    if (card.realm !== this.home.realm || card.handle !== handle || !equal(prekey.cardId, id)) throw bad("bad_signature", "of somebody else");
+    if (!holds(card, Date.now()) || !holds(prekey, Date.now())) throw bad("bad_signature", "run out or not begun");
+    const revoked = new Set(Array.isArray(body["revoked"]) ? body["revoked"].map(String) : []);
+    if (revoked.has(b64(id))) throw bad("revoked", "revoked by their owner");
+    const pins = this.#pins();
+    const pin: Pin = pins[handle] ?? { ipk: b64(card.ipk), source: "first sight" };
+    if (!(handle in pins)) {
+      if (!trustNew) throw new LocalError("untrusted_key", `no key is pinned for ${handle}; nothing was sealed. Pin its contact string`);
+      this.note(`pinned ${handle} at first sight: ${fingerprint(card.ipk)}`);
+    }
+    const last = pin.card === undefined ? undefined : readCard(unb64(pin.card), unb64(pin.card_sig ?? ""));
+    if (pin.ipk !== b64(card.ipk)) {
+      if (last === undefined || pin.card === undefined) throw bad("key_changed", "not the pinned key");
+      this.#succeed(handle, body["succession"], last, cardId(unb64(pin.card)), card, bad);
+    } else if (last !== undefined) {
+      // RL-KEYS-042, RL-KEYS-010, RL-KEYS-020
+      if (card.serial < last.serial || (card.serial === last.serial && pin.card !== b64(bytes("card")))) throw bad("key_changed", "an older card");
+      if (!last.next.every((byte) => byte === 0) && !equal(last.next, card.next)) throw bad("key_changed", "another commitment");
+      if (card.serial === last.serial && prekey.epoch < (pin.epoch ?? 0)) throw bad("key_changed", "an older prekey");
+    }
+    const now: Pin = { ipk: b64(card.ipk), card: String(body["card"]), card_sig: String(body["card_sig"]), epoch: prekey.epoch, source: pin.source };
+    if (JSON.stringify(now) !== JSON.stringify(pin)) this.home.write("pins.json", { ...this.#pins(), [handle]: now });
+    return { handle, ipk: card.ipk, card, cardId: id, prekey, revoked, at: Date.now() };
+  }
+
+  #succeed(handle: string, given: unknown, last: Card, lastId: Bytes, card: Card, bad: (code: string, why: string) => Error): void {
+    try {
+      const { old_card_id, new_ipk, ts, sig, old_sig } = given as Record<string, string> & { ts: number };
+      if (old_card_id !== b64(lastId) || new_ipk !== b64(card.ipk)) throw new RangeError("of other keys");
+      checkSigningKey(card.ipk);
+      checkSuccession(last, lastId, card.ipk, ts, unb64(String(sig)), old_sig === undefined ? undefined : unb64(old_sig));
+    } catch {
+      throw bad("key_changed", "not the pinned key, and no succession to it");
+    }
+    this.note(`${handle} has passed to another key, as announced: ${fingerprint(card.ipk)}`);
+  }
+
+  /** The card that `sid` names, of the pinned identity and usable at `iat` (RL-ENVELOPE-020 to RL-ENVELOPE-022). */
+  async cardOf(handle: string, sid: string, iat: number): Promise<{ card: Card; id: Bytes }> {
+    let peer = await this.peer(handle);
+    if (b64(peer.cardId) !== sid) peer = await this.peer(handle, { fresh: true });
+    let card = peer.card;
+    if (b64(peer.cardId) !== sid) {
+      const { status, body } = await this.request("GET", `/v1/handles/${handle}?card=${sid}`);
+      if (status !== 200) throw new RangeError("a card that the relay does not have");
+      card = readCard(unb64(String(body["card"])), unb64(String(body["card_sig"])));
+      const same = card.realm === this.home.realm && card.handle === handle && equal(card.ipk, peer.ipk) && b64(cardId(unb64(String(body["card"])))) === sid;
+      if (!same || Date.now() >= peer.card.notBefore + 96 * 3_600_000) throw new RangeError("a card of somebody else, or replaced too long ago");
+    }
+    if (peer.revoked.has(sid) || !holds(card, iat)) throw new RangeError("a card that is revoked or did not hold");
+    return { card, id: unb64(sid, 32) };
+  }
+
+  /** An open WebSocket, or an error of its family. */
+  async dial(path: string): Promise<WebSocket> {
+    for (let left = 1; ; left--) {
+      const outcome = await new Promise<WebSocket | { status: number; date?: string } | Error>((resolve) => {
+        const socket = new WebSocket(this.home.base.replace(/^http/, "ws") + path, ["ringline.v1"], {
+          headers: { authorization: this.#token("GET", path) },
+          ...{ perMessageDeflate: false, maxPayload: LARGEST, followRedirects: false, handshakeTimeout: 15_000 },
+        });
+        socket.on("open", () => resolve(socket));
+        socket.on("error", (error) => resolve(error));
+        socket.on("unexpected-response", (request, response) => {
+          const { date } = response.headers;
+          request.destroy();
+          resolve({ status: response.statusCode ?? 0, ...(date === undefined ? {} : { date }) });
+        });
+      });
+      if (outcome instanceof WebSocket) {
+        if (outcome.protocol === "ringline.v1") return keepAlive(outcome);
+        outcome.close(1002);
+        throw new LocalError("version_unsupported", "the relay did not choose ringline.v1");
+      }
+      if (outcome instanceof Error) throw new LocalError("relay_unreachable", `${this.home.base} cannot be reached`);
+      if (outcome.status === 401 && left > 0 && this.#learn(outcome.date)) continue;
+      if (outcome.status === 401) throw new RelayError("unauthorized");
+      if (outcome.status === 429) throw new RelayError("rate_limited");
+      throw new LocalError("relay_unreachable", `the relay refused the connection (HTTP ${outcome.status})`);
+    }
+  }
+}
+
+/** RL-TRANSPORT-035: pings, and gives a silent connection up. */
+function keepAlive(socket: WebSocket): WebSocket {
+  let heard = true;
+  const timer = setInterval(() => {
+    if (!heard) return socket.terminate();
+    heard = false;
+    socket.ping();
+  }, 20_000);
+  for (const event of ["message", "ping", "pong"]) socket.on(event, () => (heard = true));
+  socket.on("close", () => clearInterval(timer));
+  return socket;
+}
+
+export const uuid = (): string => {
+  const bytes = random(16);
+  bytes[6] = ((bytes[6] ?? 0) & 15) | 64;
+  bytes[8] = ((bytes[8] ?? 0) & 63) | 128;
+  return hex(bytes).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+};
