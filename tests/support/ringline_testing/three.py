@@ -110,7 +110,10 @@ class Three:
 
     def _listener(self) -> Session:
         return Session(
-            self.shelf.journal(), lambda request, handle, call_id: Task(), capacity=2, mint=self._contexts.__next__
+            self.shelf.journal(),
+            lambda request, handle, call_id: Task(),
+            capacity=2,
+            mint=self._contexts.__next__,
         )
 
     def story(self) -> str:
