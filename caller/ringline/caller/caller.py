@@ -234,6 +234,7 @@ class AsyncCaller:
                 message_id=message_id or secrets.token_hex(16),
                 correlation_id=secrets.token_hex(16),
                 now_ms=post.clock.now_ms(),
+                kt=post.kt,
                 durable_ms=int(expires * 1_000),
             )
             stored = await post.stored(post.outbox.remember, fresh)

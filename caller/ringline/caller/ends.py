@@ -88,7 +88,8 @@ def forged(error: RinglineError) -> bool:
         case HttpProblem(code="not_found"):
             return True  # delivered by a relay that does not know the card which signed it
         case TrustError(code=code):
-            return code != "revoked"
+            # What the relay's key log does not bear out is the relay's doing, and no word of a forger.
+            return code not in ("revoked", "log_forked", "log_unproven")
         case _:
             return isinstance(error, CannotOpen | ProtocolError | BadSignature | WeakKey)
 

@@ -211,6 +211,7 @@ class Errand:
             message_id=self.message_id,
             correlation_id=self.correlation_id,
             now_ms=now_ms,
+            kt=post.kt,
         )
         await post.stored(post.outbox.replace, anew)
         self._stored = anew
@@ -277,6 +278,7 @@ class Errand:
             message_id=self.message_id,
             correlation_id=self.correlation_id,
             now_ms=post.clock.now_ms(),
+            kt=post.kt,
         )
         self._tell("sealed", "here", peer.pin.fingerprint)
         kept = await post.stored(post.outbox.remember, fresh)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, final
 
+from msgspec import UnsetType
+
 from ringline.caller.ends import forged
 from ringline.caller.line import IDLE_S, Line
 from ringline.caller.outbox import Outbox, Stored
@@ -19,12 +21,14 @@ from ringline.client import (
     Background,
     Contacts,
     Home,
+    KeyLog,
     Passphrase,
     Peers,
     RelayAddress,
     RelayClock,
     RelayHttp,
 )
+from ringline.protocol.bodies import Checkpoint
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import CannotOpen, ConfigError, HttpProblem, RinglineError, TransportError
@@ -37,6 +41,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _LINES_MAX: Final = 64
+_COMPARE_S: Final = 5.0
 _SIGNER_TRIES: Final = 3
 _SIGNER_PAUSE_S: Final = 1.0
 
@@ -71,6 +76,7 @@ class Post:
         clock: RelayClock,
         outbox: Outbox,
         store: ThreadPoolExecutor,
+        log: KeyLog,
     ) -> None:
         """For `open`."""
         self.address = options.address
@@ -85,6 +91,8 @@ class Post:
         self._lines: dict[str, Line] = {}
         self._retired = Background("the close of a connection")
         self._storing = Background("a write to the outbox")
+        self._log = log
+        self._comparing = Background("a comparison of key logs")
         self._closed = False
 
     @classmethod
@@ -96,7 +104,19 @@ class Post:
         clock = RelayClock(warn=options.note)
         account = await asyncio.to_thread(_account, options, clock.own_ms())
         http = RelayHttp(options.address, account, clock)
-        await http.info()
+        log = KeyLog(options.home, http, clock, options.note)
+        try:
+            told = [contact.log for contact in options.contacts if contact.log is not None]
+            await log.greet(await http.info(), told)
+            return await cls._open(options, account, http, clock, log)
+        except BaseException:
+            log.close()
+            raise
+
+    @classmethod
+    async def _open(
+        cls, options: PostOptions, account: Account, http: RelayHttp, clock: RelayClock, log: KeyLog
+    ) -> "Post":
         contacts = Contacts(options.home, options.home.contacts_file(options.address))
         peers = Peers(
             options.address,
@@ -106,6 +126,7 @@ class Post:
             trust_new=options.trust_new,
             min_suite=options.min_suite,
             note=options.note,
+            log=log,
         )
         for contact in options.contacts:
             # In a thread: another process may hold the lock of the file.
@@ -126,7 +147,7 @@ class Post:
         except BaseException:
             store.shutdown(wait=False)
             raise
-        return cls(options, account, http, peers, clock, outbox, store)
+        return cls(options, account, http, peers, clock, outbox, store, log)
 
     async def close(self) -> None:
         """Close every connection and the outbox, once. Calls under way end as lost."""
@@ -136,10 +157,20 @@ class Post:
         try:
             await self._retired.wait()
             await self._storing.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_COMPARE_S):
+                    await self._comparing.wait()
+            await self._comparing.close()
             await self.stored(self.outbox.close)
         finally:
             self._closed = True
             self._store.shutdown(wait=True)
+            self._log.close()
+
+    @property
+    def kt(self) -> Checkpoint | UnsetType:
+        """This side's view of the relay's key log, for what is sealed."""
+        return self._log.kt
 
     def line(self, callee: str) -> Line:
         """Return the line to a callee, a new one if there is none that takes calls. Raises `ConfigError`."""
@@ -193,6 +224,8 @@ class Post:
             card=card,
             now_ms=self.clock.own_ms(),
         )
+        # Nobody waits for it: the reply is the callee's, whatever the relay shows to whom.
+        self._comparing.start(self._log.heard(stored.callee, receipt.body))
         try:
             return await self.stored(self.outbox.answered, stored.callee, stored.message_id, receipt)
         except ConfigError as error:

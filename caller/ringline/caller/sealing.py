@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace as with_members
 
 from ringline.caller.outbox import Stored
 from ringline.caller.receipt import Receipt
 from ringline.client import Account, Peer
 from ringline.protocol import codec
-from ringline.protocol.bodies import Outcome, Request, decode_outcome, encode_request
+from ringline.protocol.bodies import Checkpoint, Outcome, Request, decode_outcome, encode_request
 from ringline.protocol.envelope import (
     OutcomeContext,
     Party,
@@ -97,8 +97,9 @@ def seal_call(
     correlation_id: str,
     now_ms: int,
     durable_ms: int | None = None,
+    kt: Checkpoint | UnsetType = UNSET,
 ) -> Stored:
-    """Seal a call. ``now_ms`` is the relay's time, Unix ms.
+    """Seal a call. ``now_ms`` is the relay's time, Unix ms; ``kt`` is this side's view of the key log.
 
     A sync call stands for ten minutes; ``durable_ms`` makes it a durable one that stands so long.
 
@@ -106,7 +107,8 @@ def seal_call(
     not run here.
     """
     mode: DeliveryMode = "sync" if durable_ms is None else "durable"
-    plain = encode_request(request)
+    # What was asked is the same whatever the log was at the time: `content` is without it.
+    plain = encode_request(with_members(request, kt=kt))
     content = digest(encode_request(with_members(request, traceparent=UNSET)))
     recipient = peer.recipient
     reply_key = SUITES[recipient.suite].generate()

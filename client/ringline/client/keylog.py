@@ -268,6 +268,15 @@ class KeyLog:
         now = self._clock.own_ms()
         if history is None or told is None or not self._is_news(handle, told, now):
             return
+        try:
+            await self._compare(history, handle, told, now)
+        except (TrustError, ConfigError) as error:
+            self._note(_sentences(error))
+        except RinglineError:
+            # The relay is away; the next time that the two speak, they compare what there is then.
+            pass
+
+    async def _compare(self, history: LogHistory, handle: str, told: View, now: int) -> None:
         async with self._turn:
             self._heard_at[handle] = now
             seen = history.seen
