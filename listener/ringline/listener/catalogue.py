@@ -9,30 +9,18 @@ from typing import Any, Final, final
 
 from msgspec import UNSET
 
+from ringline.listener.access import Access
 from ringline.listener.effects import Plan, Produced, Refusal
 from ringline.listener.runtime import Command
 from ringline.listener.tasks import DEFAULT_TASK, Task
 from ringline.protocol.bodies import Offer, Request
-from ringline.protocol.errors import ConfigError
+from ringline.protocol.errors import ConfigError, RinglineError
 from ringline.protocol.limits import OFFERS
 from ringline.protocol.names import is_task_id
 
-__all__ = ["Access", "Catalogue", "Errand"]
+__all__ = ["Catalogue", "Errand"]
 
 _COMMAND_SUMMARY: Final = "Runs a program on the message."
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Who may call. ``allow`` None lets everybody in, as a development relay does; ``block`` wins."""
-
-    allow: frozenset[str] | None
-    block: frozenset[str] = frozenset()
-
-    def admits(self, handle: str) -> bool:
-        """Whether calls of that handle are worked on."""
-        return handle not in self.block and (self.allow is None or handle in self.allow)
 
 
 @final
@@ -92,20 +80,39 @@ class Catalogue:
         """The ids of all tasks, that of calls that name none first."""
         return tuple(sorted(self._offered, key=lambda name: (name != DEFAULT_TASK, name)))
 
-    def offers(self) -> tuple[Offer, ...]:
-        """Return all tasks as they are told to callers."""
-        return tuple(_offer(name, self._offered[name]) for name in self.ids)
+    def offers(self, granted: frozenset[str] | None = None) -> tuple[Offer, ...]:
+        """Return tasks as they are told to callers: the ``granted`` ones, all if that is None."""
+        return tuple(
+            _offer(name, self._offered[name]) for name in self.ids if granted is None or name in granted
+        )
 
-    def __call__(self, request: Request, handle: str) -> Plan | Refusal:
+    def __call__(self, request: Request, handle: str, call_id: str = "", /) -> Plan | Refusal:
         """See `Judge`."""
-        if not self.access.admits(handle):
-            return Refusal("blocked")
+        try:
+            approved = self.access.is_approved(call_id)
+            if not approved and not self.access.admits(handle):
+                return Refusal("blocked")
+            granted = None if approved else self.access.tasks(handle)
+            verdict = self._judge(request, granted)
+            # What is refused anyway costs nothing.
+            charged = None if isinstance(verdict, Refusal) else self.access.charge(handle, call_id)
+        except RinglineError:
+            # Nobody is let in by guess. The owner hears of it when the next call is opened.
+            return Refusal("busy", "this listener cannot read its contacts; nothing was run")
+        return charged or verdict
+
+    def _judge(self, request: Request, granted: frozenset[str] | None) -> Plan | Refusal:
+        """Judge the request of a caller who may call the ``granted`` tasks, all of them if that is None.
+
+        What he may not call does not exist for him.
+        """
+        ids = tuple(name for name in self.ids if granted is None or name in granted)
         if request.query is not UNSET:
-            return Errand(Produced("\n".join(self.ids), offered=self.offers()), None)
+            return Errand(Produced("\n".join(ids), offered=self.offers(granted)), None)
         name = DEFAULT_TASK if request.task is UNSET else request.task
-        found = self._offered.get(name)
+        found = self._offered.get(name) if name in ids else None
         if found is None:
-            return Refusal("task_unknown", offered=self.ids)
+            return Refusal("task_unknown", offered=ids)
         args = {} if request.args is UNSET else request.args
         if isinstance(found, Command):
             if args:

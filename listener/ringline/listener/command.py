@@ -94,7 +94,7 @@ def ready_lines(serving: Serving) -> tuple[str, ...]:
     elif serving.admits:
         admits = ", ".join(serving.admits)
     else:
-        admits = "nobody: let callers in with --allow"
+        admits = "nobody: invite somebody (ringline invite), or --allow WHO"
     new = (
         (f"new identity  {serving.handle}@{serving.realm}  {serving.fingerprint}",) if serving.is_new else ()
     )

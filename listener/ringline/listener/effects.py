@@ -78,8 +78,8 @@ class Refusal:
 class Judge(Protocol):
     """Policy: what becomes of a message that was opened. Asked again after a crash, so it keeps no state."""
 
-    def __call__(self, request: Request, handle: str) -> Plan | Refusal:
-        """Judge the request of the caller with that handle."""
+    def __call__(self, request: Request, handle: str, call_id: str, /) -> Plan | Refusal:
+        """Judge the request of the caller with that handle, in that call."""
         ...
 
 

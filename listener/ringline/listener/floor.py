@@ -12,7 +12,7 @@ from typing import Final, final
 from ringline.listener.effects import Effect, Job, Note, Produced, Result, Run, Stop
 from ringline.listener.entries import ContextClaim, ContextTurn, End, JournalError, Offer, Records
 from ringline.listener.line import Line
-from ringline.listener.outcomes import answered, failed, lost
+from ringline.listener.outcomes import NO_JOURNAL, answered, failed, lost
 from ringline.listener.work import Cause, Desk, Settlement, Stage, Work
 from ringline.protocol.bodies import FailureCode, link
 from ringline.protocol.frames import Phase
@@ -81,7 +81,7 @@ class Floor:
         try:
             minted = self._records.begin(work.entry_id, granted=granted, mint=mint, now=now.wall)
         except JournalError as error:
-            end = failed("busy", "this listener cannot keep its journal; nothing was run")
+            end = failed("busy", NO_JOURNAL)
             return [Note(str(error), next(iter(work.offers))), *self.end(work, end, now)]
         if mint is not None and not minted:
             work.context_id = work.turn = None

@@ -44,9 +44,12 @@ from ringline.client import (
     RelayHttp,
 )
 from ringline.client.clock import wall_ms
-from ringline.listener.catalogue import Access, Catalogue
+from ringline.client.invitations import Invitations
+from ringline.listener.access import Access
+from ringline.listener.catalogue import Catalogue
 from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
+from ringline.listener.reception import Reception
 from ringline.listener.runtime import Command
 from ringline.listener.service import Service, ServiceOptions
 from ringline.listener.tasks import DEFAULT_TASK, Function, make_task
@@ -377,12 +380,15 @@ class Listener:
         peers = Peers(self.address, http, contacts, clock, trust_new=self._trust_new, note=self._note)
         for contact in self._contacts:
             peers.add(contact)
+        self.access.contacts = lambda handle: contacts.pin(self.address.realm, handle)
+        reception = Reception(Invitations(home, account, http, contacts), self._note)
         path = home.journal_file(self.address, self.name) if self._journal else None
         with Journal(path) as journal:
             await http.info()
             await http.publish()
             await self._let_in(http)
-            serving = self._describe(account, is_new)
+            await reception.meet()
+            serving = self._describe(account, is_new, contacts)
 
             def ready() -> None:
                 _log.info("listening as %s at %s", serving.handle, serving.relay)
@@ -400,6 +406,7 @@ class Listener:
                 place=place,
                 note=self._note,
                 ready=ready,
+                reception=reception,
             )
             with self._lock:
                 self._wire = (asyncio.get_running_loop(), service)
@@ -438,8 +445,10 @@ class Listener:
         if turned_on:
             self._note("told the relay to keep durable calls while nobody listens")
 
-    def _describe(self, account: Account, is_new: bool) -> Serving:
+    def _describe(self, account: Account, is_new: bool, contacts: Contacts) -> Serving:
         allow = self.access.allow
+        if allow is not None:
+            allow |= {pin.handle for pin in contacts.pins() if self.access.admits(pin.handle)}
         return Serving(
             handle=self.name,
             realm=self.address.realm,

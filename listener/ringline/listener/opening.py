@@ -5,13 +5,13 @@ runs the listener is told more, because a changed key or a caller who was not le
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 from msgspec import UNSET
 
 from ringline.client import Account, OwnKey, Peers, RelayClock, Sender
-from ringline.listener.catalogue import Access
+from ringline.listener.access import Access
 from ringline.listener.effects import Opened, Unchecked
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.envelope import Party, Recipient, RequestContext, open_request
@@ -44,8 +44,9 @@ class _Refused(Exception):
 class Opener:
     """Opens the calls of one identity.
 
-    ``peers`` tells whose card a caller's is, ``access`` who may call; ``note`` is told of refusals that the
-    owner should know about: it gets no plaintext and no secret.
+    ``peers`` tells whose card a caller's is, ``access`` who may call; ``meet`` looks whether strangers have
+    taken up an invite; ``note`` is told of refusals that the owner should know about: it gets no plaintext
+    and no secret.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class Opener:
         clock: RelayClock,
         access: Access,
         note: Callable[[str], None],
+        meet: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._account = account
         self._peers = peers
         self._clock = clock
         self._access = access
         self._note = note
+        self._meet = meet
 
     async def open(self, frame: IncomingCall) -> Opened | Unchecked | None:
         """Return what is in a call, None when a step refused it. Raises nothing of a peer's making."""
@@ -115,8 +118,13 @@ class Opener:
 
     async def _sender(self, frame: IncomingCall, card_id: bytes) -> Sender:
         handle = frame.from_
+        if self._meet is not None and not self._access.admits(handle):
+            await self._meet()
         if not self._access.admits(handle) and self._peers.pinned(handle) is None:
-            raise _Refused(f"a call from {handle} was refused: let it in with --allow {handle}")
+            raise _Refused(
+                f"a call from {handle} was refused: let it in with --allow {handle}, "
+                "or invite its owner: ringline invite"
+            )
         retries = iter(_RETRIES_S)
         while True:
             try:

@@ -4,6 +4,8 @@ An outcome that could not be sealed must never be journalled as the end of a cal
 the work is not run again. So every check that a seal or a peer would make is made here.
 """
 
+from typing import Final
+
 from msgspec import UNSET
 
 from ringline.listener.effects import Produced
@@ -20,7 +22,10 @@ from ringline.protocol.envelope import HEAD_BYTES
 from ringline.protocol.errors import BodyError, MessageTooLarge
 from ringline.protocol.limits import OFFERS, OUTCOME_CAP_BYTES
 
-__all__ = ["answered", "failed", "lost"]
+__all__ = ["NO_JOURNAL", "answered", "failed", "lost"]
+
+NO_JOURNAL: Final = "this listener cannot keep its journal; nothing was run"
+"""What a caller is told when the journal takes nothing."""
 
 
 def answered(

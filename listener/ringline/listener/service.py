@@ -35,6 +35,7 @@ from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
 from ringline.listener.notes import Notes
 from ringline.listener.opening import Opener
+from ringline.listener.reception import Reception
 from ringline.listener.sealing import seal
 from ringline.listener.session import Session
 from ringline.listener.worker import Worker
@@ -84,11 +85,12 @@ class Service:
         place: Place,
         note: Callable[[str], None],
         ready: Callable[[], None],
+        reception: Reception | None = None,
     ) -> None:
         """Made in the event loop it will live in.
 
         ``place`` is where functions run. ``note`` is told what the owner should know, ``ready``
-        that the first connection stands.
+        that the first connection stands; ``reception`` knows who has taken an invite up.
         """
         self._account = account
         self._http = http
@@ -107,7 +109,8 @@ class Service:
             patience_ms=options.patience_ms,
             not_before=None if journal.persistent else boot + ENVELOPE_SKEW_MS,
         )
-        self._opener = Opener(account, peers, clock, catalogue.access, self._note)
+        meet = None if reception is None else reception.meet
+        self._opener = Opener(account, peers, clock, catalogue.access, self._note, meet)
         self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
         self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
         self._tasks = Background("a task of the listener")

@@ -19,26 +19,23 @@ from ringline.listener.effects import (
     Note,
     Open,
     Opened,
-    Plan,
-    Refusal,
     Result,
-    Tell,
     Unchecked,
 )
 from ringline.listener.entries import (
-    ContextClaim,
     End,
     Entry,
-    EntryState,
     JournalError,
     Offer,
     Records,
     Verdict,
 )
-from ringline.listener.floor import PATIENCE_MS, Floor, cancelled_for_another
-from ringline.listener.line import Line, answer_cancelled, answer_not_cancelled
-from ringline.listener.outcomes import failed, lost
-from ringline.listener.work import Cause, Stage, Work
+from ringline.listener.floor import PATIENCE_MS, Floor
+from ringline.listener.intake import Intake
+from ringline.listener.line import Line
+from ringline.listener.outcomes import NO_JOURNAL, failed
+from ringline.listener.recall import DEATHS, TAIL_MS, Recall
+from ringline.listener.work import Cause, Stage
 from ringline.protocol.bodies import Request, decode_request
 from ringline.protocol.errors import BodyError, MessageTooLarge
 from ringline.protocol.frames import (
@@ -47,27 +44,19 @@ from ringline.protocol.frames import (
     CallStarted,
     CancelCall,
     IncomingCall,
-    Phase,
     RelayToListener,
 )
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import (
     DURABLE_LIFE_MS,
-    ENVELOPE_SKEW_MS,
-    WORK_BOUND_MAX_MS,
     WORK_BOUND_MS,
 )
 from ringline.protocol.transcript import digest
 
-__all__ = ["DEATHS", "Session"]
-
-DEATHS: Final = 3
-"""Processes that may die over a call before it is refused (envelope §3.9)."""
+__all__ = ["Session"]
 
 _PURGE_MS: Final = 30_000
 _OPENINGS: Final = 1_000  # more than any capacity: a relay that goes beyond is broken
-_NO_JOURNAL: Final = "this listener cannot keep its journal; nothing was run"
-_TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
 
 
 @dataclass(slots=True)
@@ -103,16 +92,15 @@ class Session:
         refused (envelope §3.9).
         """
         self._records = records
-        self._judge = judge
-        self._mint = mint
         self._not_before = not_before
         self._line = Line()
         self._floor = Floor(
             records, self._line, capacity=capacity, bound_ms=bound_ms, patience_ms=patience_ms
         )
+        self._intake = Intake(records, self._line, self._floor, judge, mint)
+        self._recall = Recall(records, self._line, self._floor, self._intake)
         self._openings: dict[str, _Opening] = {}
         self._purge_at = 0
-        self._draining = False
 
     # --- the connection
 
@@ -157,13 +145,13 @@ class Session:
             # Step 0: what the journal knows is answered from it.
             entry = self._records.find(call_id)
             if entry is not None:
-                return self._again(entry, frame, now)
+                return self._recall.again(entry, frame, now)
         except JournalError as error:
             return [Note(str(error), call_id)]
-        if self._draining and frame.delivery_mode == "durable":
+        if self._recall.draining and frame.delivery_mode == "durable":
             return []  # protocol §6: it goes back uncounted when the connection closes
         self._line.offer(call_id, frame.lease_id)
-        keep_until = min(frame.envelope.exp, now.wall + DURABLE_LIFE_MS) + _TAIL_MS
+        keep_until = min(frame.envelope.exp, now.wall + DURABLE_LIFE_MS) + TAIL_MS
         try:
             deaths = self._records.opening(call_id, keep_until)
         except JournalError as error:
@@ -196,7 +184,7 @@ class Session:
         if opening.unkept:
             # envelope §3.9: what is not counted before it is opened is not taken either.
             offer = _offer(opening.frame, opened, now)
-            return self._refuse(offer, failed("busy", _NO_JOURNAL))
+            return self._refuse(offer, failed("busy", NO_JOURNAL))
         offer = _offer(opening.frame, opened, now)
         try:
             request = decode_request(opened.json)
@@ -207,7 +195,7 @@ class Session:
         if self._not_before is not None and offer.iat <= self._not_before:
             detail = "this listener keeps no journal and has just started; try again in two minutes"
             return self._refuse(offer, failed("busy", detail))
-        if self._draining:
+        if self._recall.draining:
             return self._refuse(offer, failed("busy", "this listener is stopping"))
         return self._take(opening, opened, offer, request, now)
 
@@ -224,7 +212,7 @@ class Session:
                 offer=offer,
             )
         except JournalError as error:
-            return [Note(str(error), call_id), *self._refuse(offer, failed("busy", _NO_JOURNAL))]
+            return [Note(str(error), call_id), *self._refuse(offer, failed("busy", NO_JOURNAL))]
         if taking.verdict is Verdict.CONFLICT:
             return self._refuse(offer, failed("duplicate_conflict"))
         if taking.entry is None:
@@ -232,7 +220,7 @@ class Session:
             return self._refuse(offer, failed("busy", detail))
         effects = self._line.accepted(call_id)
         if taking.verdict is Verdict.FRESH:
-            effects += self._take_up(taking.entry, request, now)
+            effects += self._intake.take_up(taking.entry, request, now)
         else:
             try:
                 effects += self._join(taking.entry, offer, now, hold=opening.cancelled)
@@ -248,54 +236,6 @@ class Session:
         self._floor.close(offer.call_id)
         return self._line.accepted(offer.call_id) + self._line.tell(offer, end)
 
-    def _take_up(self, entry: Entry, request: Request, now: Instant) -> list[Effect]:
-        """Apply policy to a message that was taken, and let it wait for a place (envelope §3.7 step 9)."""
-        first = next(iter(entry.offers.values()))
-        verdict = self._judge(request, first.handle)
-        if isinstance(verdict, Refusal):
-            end = failed(verdict.code, verdict.detail, offered=verdict.offered)
-            return self._finish(entry, end, now)
-        latest = min(_latest(offer, now) for offer in entry.offers.values())
-        work = Work(
-            entry_id=entry.id,
-            from_ipk=entry.from_ipk,
-            request=request,
-            plan=verdict,
-            offers=dict(entry.offers),
-            latest=latest,
-            deadline=latest,
-        )
-        try:
-            fits = self._converse(work, verdict, now)
-        except JournalError as error:
-            return [Note(str(error), first.call_id), *self._finish(entry, failed("busy", _NO_JOURNAL), now)]
-        if not fits:
-            # protocol §11: whatever is wrong with it, one word, and nothing starts.
-            return self._finish(entry, failed("context_unknown"), now)
-        self._floor.desk.add(work)
-        return []
-
-    def _converse(self, work: Work, plan: Plan, now: Instant) -> bool:
-        """Claim the turn that the request names, or prepare a new context; False when it does not fit."""
-        request = work.request
-        turn = None if request.turn is UNSET else request.turn
-        prev = None if request.prev is UNSET else request.prev
-        if request.context_id is UNSET:
-            if turn not in (None, 1) or prev is not None:
-                return False
-            if plan.converses:
-                work.context_id, work.turn = self._mint(), 1
-            return True
-        if not plan.converses:
-            return False
-        claim = ContextClaim(
-            context_id=request.context_id, ipk=work.from_ipk, task=plan.task or "", turn=turn, prev=prev
-        )
-        if not self._records.claim(work.entry_id, claim, now.wall):
-            return False
-        work.context_id, work.turn = request.context_id, turn
-        return True
-
     def _join(self, entry: Entry, offer: Offer, now: Instant, *, hold: bool) -> list[Effect]:
         """Give a further call of a known message its part in the work or its outcome (envelope §3.9).
 
@@ -303,7 +243,7 @@ class Session:
         """
         work = self._floor.desk.entry(entry.id)
         if work is None:
-            return self._from_row(entry, offer, now)
+            return self._recall.from_row(entry, offer, now)
         self._floor.desk.join(work, offer)
         if work.stage is Stage.WAITING or (hold and not work.begun):
             return []
@@ -311,77 +251,6 @@ class Session:
             return self._floor.begin(work, None, now)
         # A durable call asks for its start as usual; the grant starts nothing.
         return self._line.started(offer.call_id)
-
-    # --- a known call comes again (envelope §3.7 step 0, protocol §6 "Rebind")
-
-    def _again(self, entry: Entry, frame: IncomingCall, now: Instant) -> list[Effect]:
-        call_id = frame.call_id
-        self._line.offer(call_id, frame.lease_id)
-        offer = entry.offers[call_id]
-        message_id = "" if frame.message_id is UNSET else frame.message_id
-        if (offer.handle, offer.message_id) != (frame.from_, message_id):
-            return self._line.rejected(call_id)
-        if offer.mode == "durable":
-            lease = None if frame.lease_id is UNSET else frame.lease_id
-            execute_by = None if frame.execute_by is UNSET else frame.execute_by
-            self._records.offered(call_id, lease, execute_by)
-            offer = replace(offer, lease_id=lease, execute_by=execute_by)
-        work = self._floor.desk.entry(entry.id)
-        if work is None:
-            return self._from_row(entry, offer, now) + self._floor.schedule(now)
-        self._floor.desk.join(work, offer)
-        accepted = self._line.accepted(call_id)
-        return accepted if work.stage is Stage.WAITING else accepted + self._line.started(call_id)
-
-    def _from_row(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
-        """Answer from the row alone: no work of this process stands behind it, or none that still counts."""
-        call_id = offer.call_id
-        entry = replace(entry, offers={**entry.offers, call_id: offer})
-        match entry.state:
-            case EntryState.TAKEN:
-                return self._take_up_again(entry, offer, now)
-            case EntryState.BEGUN:
-                # A process died over it. It is not run again, and nobody knows how far it came.
-                detail = "the listener died while the work ran; it may have been done"
-                return self._finish(entry, lost(detail), now)
-            case EntryState.FINISHED:
-                return self._tell_finished(entry, offer)
-            case EntryState.CANCELLED if offer.cancelled is not None:
-                return self._line.cancelled(call_id, offer.cancelled)
-            case EntryState.CANCELLED:
-                return self._line.tell(offer, cancelled_for_another())
-
-    def _take_up_again(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
-        """Take up what was taken and has not begun, by a process that died or before a loss."""
-        call_id = offer.call_id
-        if self._draining and offer.mode == "durable":
-            return []
-        deaths = self._records.opening(call_id, entry.exp + _TAIL_MS)
-        effects = self._line.accepted(call_id)
-        if deaths >= DEATHS:
-            detail = f"the listener has died over this call {deaths} times"
-            return effects + self._finish(entry, failed("agent_error", detail), now)
-        if self._draining:
-            return effects + self._finish(entry, failed("busy", "this listener is stopping"), now)
-        assert entry.request is not None
-        present = {one: known for one, known in entry.offers.items() if one in self._line}
-        # It was checked when it was taken.
-        request = decode_request(entry.request)
-        return effects + self._take_up(replace(entry, offers=present), request, now)
-
-    def _tell_finished(self, entry: Entry, offer: Offer) -> list[Effect]:
-        assert entry.end is not None
-        if entry.end.terminal == "completed" and offer.mode == "durable" and not offer.granted:
-            return self._line.started(offer.call_id)
-        return self._line.tell(offer, entry.end)
-
-    def _finish(self, entry: Entry, end: End, now: Instant) -> list[Effect]:
-        """Commit and tell an outcome without any work; when it cannot be committed, it is not told."""
-        try:
-            self._records.finish(entry.id, end, turn=None, now=now.wall)
-        except JournalError as error:
-            return [Note(str(error), next(iter(entry.offers)))]
-        return [effect for offer in entry.offers.values() for effect in self._line.tell(offer, end)]
 
     # --- leases (protocol §6)
 
@@ -393,7 +262,7 @@ class Session:
         work = self._floor.desk.call(call_id)
         try:
             if work is None:
-                return self._granted_late(call_id)
+                return self._recall.granted_late(call_id)
             if work.stage is Stage.ASKING and work.unsettled is None:
                 # protocol §6: no start at execute_by, by this computer's clock too.
                 return self._floor.begin(work, call_id, now) if now.mono < work.latest else []
@@ -403,14 +272,6 @@ class Session:
         except JournalError as error:
             return [Note(str(error), call_id)]
         return []
-
-    def _granted_late(self, call_id: str) -> list[Effect]:
-        """A call that joined a finished message may now be told the outcome."""
-        entry = self._records.find(call_id)
-        if entry is None or entry.state is not EntryState.FINISHED or entry.offers[call_id].granted:
-            return []
-        self._records.granted(call_id)
-        return self._tell_finished(entry, replace(entry.offers[call_id], granted=True))
 
     def _lease_refused(self, frame: CallRejected, now: Instant) -> list[Effect]:
         """Take the refusal of a lease; a call that is here under another one is not meant (protocol §3)."""
@@ -438,41 +299,9 @@ class Session:
         if work is not None:
             return self._floor.cancel(work, frame.call_id, now) + self._floor.schedule(now)
         try:
-            return self._cancel_from_row(frame, now)
+            return self._recall.cancel(frame, now)
         except JournalError as error:
             return [Note(str(error), frame.call_id)]
-
-    def _cancel_from_row(self, frame: CancelCall, now: Instant) -> list[Effect]:
-        call_id = frame.call_id
-        entry = self._records.find(call_id)
-        if entry is None:
-            return answer_not_cancelled(frame, "unknown")
-        offer = entry.offers[call_id]
-        work = self._floor.desk.entry(entry.id)
-        if work is not None:
-            # Another call of the same message has brought it here; this one was not offered again yet.
-            self._line.offer(call_id, frame.lease_id)
-            self._floor.desk.join(work, offer)
-            return self._floor.cancel(work, call_id, now) + self._floor.schedule(now)
-        match entry.state:
-            case EntryState.TAKEN:
-                self._records.cancel(entry.id, {call_id: "pending"}, now=now.wall)
-                return answer_cancelled(frame, "pending")
-            case EntryState.BEGUN:
-                return self._from_row(entry, offer, now)
-            case EntryState.CANCELLED if offer.cancelled is not None:
-                return answer_cancelled(frame, offer.cancelled)
-            case EntryState.CANCELLED if not self._line.was_told(call_id):
-                phase = _phase(entry)
-                self._records.confirm(call_id, phase)
-                return answer_cancelled(frame, phase)
-            case EntryState.FINISHED if not self._line.was_told(call_id):
-                told = self._tell_finished(entry, offer)
-                if any(isinstance(effect, Tell) for effect in told):
-                    return told  # the outcome wins
-                return answer_not_cancelled(frame, "already_terminal") + told
-            case _:
-                return answer_not_cancelled(frame, "already_terminal")
 
     # --- work and time
 
@@ -511,11 +340,11 @@ class Session:
 
     def drain(self) -> None:
         """Take no more work; what was accepted is finished."""
-        self._draining = True
+        self._recall.draining = True
 
     def stop(self, now: Instant) -> list[Effect]:
         """Stop now: nothing more begins, and what runs is stopped and reported as indeterminate."""
-        self._draining = True
+        self._recall.draining = True
         effects: list[Effect] = []
         for work in self._floor.desk:
             if work.begun:
@@ -545,20 +374,3 @@ def _offer(frame: IncomingCall, opened: Opened, now: Instant) -> Offer:
         execute_by=None if frame.execute_by is UNSET else frame.execute_by,
         lease_id=None if frame.lease_id is UNSET else frame.lease_id,
     )
-
-
-def _phase(entry: Entry) -> Phase:
-    """In which phase the work of a cancelled entry was."""
-    for offer in entry.offers.values():
-        if offer.cancelled is not None:
-            return offer.cancelled
-    return "running"
-
-
-def _latest(offer: Offer, now: Instant) -> int:
-    """When, in mono ms, the work of this call must have ended, however long it had to wait."""
-    if offer.execute_by is not None:
-        return now.mono + max(0, offer.execute_by - now.wall)
-    # protocol §5: so that the callee itself reports a slow agent, before the relay's bound does.
-    left = offer.offered_at + WORK_BOUND_MAX_MS - now.wall
-    return now.mono + max(0, min(left, WORK_BOUND_MAX_MS))

@@ -1,0 +1,95 @@
+"""Who may call, what, and how often: what the owner said on starting the listener, and his contacts.
+
+The relay's word counts for nothing here: a caller is judged by the identity that was verified, and the
+contacts are pinned to it. Whoever is refused before anything is decrypted is refused by `Access.admits`;
+`Access.judge` refuses what was opened, under a seal.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from ringline.client.contacts import Pin
+from ringline.listener.effects import Refusal
+from ringline.protocol.limits import HOUR_MS
+
+__all__ = ["Access"]
+
+_MINUTE_MS: Final = 60_000
+
+
+@final
+class Access:
+    """The policy of one listener. ``allow`` None lets everybody in, as a development relay does.
+
+    ``block`` wins, and so does a contact that is blocked. Who is on ``allow`` may call every task; a contact
+    that is let in may call what it says there. ``contacts`` is asked anew each time, since they can change
+    while the listener runs; None: there are none. ``clock`` counts ms and never goes back.
+    """
+
+    def __init__(
+        self,
+        allow: frozenset[str] | None,
+        block: frozenset[str] = frozenset(),
+        *,
+        contacts: Callable[[str], Pin | None] | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self.allow = allow
+        self.block = block
+        self.contacts = contacts
+        self._clock = clock or _mono_ms
+        self.approved: Callable[[str], bool] | None = None
+        """Whether the owner let one call through, by its id, whoever it is from and whatever it asks."""
+        self._charged: dict[str, deque[tuple[int, str]]] = {}
+
+    def admits(self, handle: str) -> bool:
+        """Whether calls of that handle are opened and worked on. Raises as the contacts do."""
+        pin = self._pin(handle)
+        if handle in self.block or (pin is not None and pin.state == "blocked"):
+            return False
+        if self.allow is None or handle in self.allow:
+            return True
+        return pin is not None and pin.state == "allowed"
+
+    def tasks(self, handle: str) -> frozenset[str] | None:
+        """Return the tasks that an admitted caller may call; None for every task."""
+        pin = self._pin(handle)
+        if pin is None or pin.tasks is None or pin.state != "allowed" or handle in (self.allow or ()):
+            return None
+        return frozenset(pin.tasks)
+
+    def is_approved(self, call_id: str) -> bool:
+        """Whether the owner let this one call through."""
+        return self.approved is not None and self.approved(call_id)
+
+    def charge(self, handle: str, call_id: str) -> Refusal | None:
+        """Charge a call to its caller's budget, once, or return why it is not taken.
+
+        The hour is counted from the start of this process.
+        """
+        pin = self._pin(handle)
+        if pin is None or pin.calls_per_hour is None or self.is_approved(call_id):
+            return None
+        now = self._clock()
+        charged = self._charged.setdefault(handle, deque())
+        while charged and charged[0][0] <= now - HOUR_MS:
+            charged.popleft()
+        if any(known == call_id for _, known in charged):
+            return None
+        if len(charged) >= pin.calls_per_hour:
+            wait = -(-(charged[-pin.calls_per_hour][0] + HOUR_MS - now) // _MINUTE_MS)
+            return Refusal(
+                "busy",
+                f"you have used up your {pin.calls_per_hour} calls an hour; the next is free in {wait} min",
+            )
+        charged.append((now, call_id))
+        return None
+
+    def _pin(self, handle: str) -> Pin | None:
+        return None if self.contacts is None else self.contacts(handle)
+
+
+def _mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

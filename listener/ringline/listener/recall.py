@@ -1,0 +1,155 @@
+"""Answers from the journal alone: no work of this process stands behind them, or none that still counts.
+
+A call comes again after a loss, after a crash, or as a second call of a message that is known. What is true
+of it then is in its row (envelope §3.7 step 0, §3.9, protocol §6 "Rebind").
+"""
+
+from dataclasses import replace
+from typing import Final, final
+
+from msgspec import UNSET
+
+from ringline.listener.effects import Effect, Tell
+from ringline.listener.entries import Entry, EntryState, Offer, Records
+from ringline.listener.floor import Floor, cancelled_for_another
+from ringline.listener.intake import Intake
+from ringline.listener.line import Line, answer_cancelled, answer_not_cancelled
+from ringline.listener.outcomes import failed, lost
+from ringline.listener.work import Stage
+from ringline.protocol.bodies import decode_request
+from ringline.protocol.frames import CancelCall, IncomingCall, Phase
+from ringline.protocol.instant import Instant
+from ringline.protocol.limits import ENVELOPE_SKEW_MS
+
+__all__ = ["DEATHS", "TAIL_MS", "Recall"]
+
+DEATHS: Final = 3
+"""Processes that may die over a call before it is refused (envelope §3.9)."""
+
+TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
+"""How long a call is remembered beyond its ``exp``."""
+
+
+@final
+class Recall:
+    """Every method returns effects, to be performed in order, and raises `JournalError`."""
+
+    def __init__(self, records: Records, line: Line, floor: Floor, intake: Intake) -> None:
+        """Ask these."""
+        self._records = records
+        self._line = line
+        self._floor = floor
+        self._intake = intake
+        self.draining = False
+        """Whether no more work is taken."""
+
+    def again(self, entry: Entry, frame: IncomingCall, now: Instant) -> list[Effect]:
+        """Answer a call that is offered again."""
+        call_id = frame.call_id
+        self._line.offer(call_id, frame.lease_id)
+        offer = entry.offers[call_id]
+        message_id = "" if frame.message_id is UNSET else frame.message_id
+        if (offer.handle, offer.message_id) != (frame.from_, message_id):
+            return self._line.rejected(call_id)
+        if offer.mode == "durable":
+            lease = None if frame.lease_id is UNSET else frame.lease_id
+            execute_by = None if frame.execute_by is UNSET else frame.execute_by
+            self._records.offered(call_id, lease, execute_by)
+            offer = replace(offer, lease_id=lease, execute_by=execute_by)
+        work = self._floor.desk.entry(entry.id)
+        if work is None:
+            return self.from_row(entry, offer, now) + self._floor.schedule(now)
+        self._floor.desk.join(work, offer)
+        accepted = self._line.accepted(call_id)
+        return accepted if work.stage is Stage.WAITING else accepted + self._line.started(call_id)
+
+    def from_row(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
+        """Answer for one call of an entry."""
+        call_id = offer.call_id
+        entry = replace(entry, offers={**entry.offers, call_id: offer})
+        match entry.state:
+            case EntryState.TAKEN:
+                return self._take_up_again(entry, offer, now)
+            case EntryState.BEGUN:
+                # A process died over it. It is not run again, and nobody knows how far it came.
+                detail = "the listener died while the work ran; it may have been done"
+                return self._intake.finish(entry, lost(detail), now)
+            case EntryState.FINISHED:
+                return self._tell_finished(entry, offer)
+            case EntryState.CANCELLED if offer.cancelled is not None:
+                return self._line.cancelled(call_id, offer.cancelled)
+            case EntryState.CANCELLED:
+                return self._line.tell(offer, cancelled_for_another())
+
+    def _take_up_again(self, entry: Entry, offer: Offer, now: Instant) -> list[Effect]:
+        """Take up what was taken and has not begun, by a process that died or before a loss."""
+        call_id = offer.call_id
+        if self.draining and offer.mode == "durable":
+            return []
+        deaths = self._records.opening(call_id, entry.exp + TAIL_MS)
+        effects = self._line.accepted(call_id)
+        if deaths >= DEATHS:
+            detail = f"the listener has died over this call {deaths} times"
+            return effects + self._intake.finish(entry, failed("agent_error", detail), now)
+        if self.draining:
+            return effects + self._intake.finish(entry, failed("busy", "this listener is stopping"), now)
+        assert entry.request is not None
+        present = {one: known for one, known in entry.offers.items() if one in self._line}
+        # It was checked when it was taken.
+        request = decode_request(entry.request)
+        return effects + self._intake.take_up(replace(entry, offers=present), request, now)
+
+    def _tell_finished(self, entry: Entry, offer: Offer) -> list[Effect]:
+        assert entry.end is not None
+        if entry.end.terminal == "completed" and offer.mode == "durable" and not offer.granted:
+            return self._line.started(offer.call_id)
+        return self._line.tell(offer, entry.end)
+
+    def granted_late(self, call_id: str) -> list[Effect]:
+        """A call that joined a finished message may now be told the outcome."""
+        entry = self._records.find(call_id)
+        if entry is None or entry.state is not EntryState.FINISHED or entry.offers[call_id].granted:
+            return []
+        self._records.granted(call_id)
+        return self._tell_finished(entry, replace(entry.offers[call_id], granted=True))
+
+    def cancel(self, frame: CancelCall, now: Instant) -> list[Effect]:
+        """Answer a cancellation of a call that no work of this process belongs to."""
+        call_id = frame.call_id
+        entry = self._records.find(call_id)
+        if entry is None:
+            return answer_not_cancelled(frame, "unknown")
+        offer = entry.offers[call_id]
+        work = self._floor.desk.entry(entry.id)
+        if work is not None:
+            # Another call of the same message has brought it here; this one was not offered again yet.
+            self._line.offer(call_id, frame.lease_id)
+            self._floor.desk.join(work, offer)
+            return self._floor.cancel(work, call_id, now) + self._floor.schedule(now)
+        match entry.state:
+            case EntryState.TAKEN:
+                self._records.cancel(entry.id, {call_id: "pending"}, now=now.wall)
+                return answer_cancelled(frame, "pending")
+            case EntryState.BEGUN:
+                return self.from_row(entry, offer, now)
+            case EntryState.CANCELLED if offer.cancelled is not None:
+                return answer_cancelled(frame, offer.cancelled)
+            case EntryState.CANCELLED if not self._line.was_told(call_id):
+                phase = _phase(entry)
+                self._records.confirm(call_id, phase)
+                return answer_cancelled(frame, phase)
+            case EntryState.FINISHED if not self._line.was_told(call_id):
+                told = self._tell_finished(entry, offer)
+                if any(isinstance(effect, Tell) for effect in told):
+                    return told  # the outcome wins
+                return answer_not_cancelled(frame, "already_terminal") + told
+            case _:
+                return answer_not_cancelled(frame, "already_terminal")
+
+
+def _phase(entry: Entry) -> Phase:
+    """In which phase the work of a cancelled entry was."""
+    for offer in entry.offers.values():
+        if offer.cancelled is not None:
+            return offer.cancelled
+    return "running"
