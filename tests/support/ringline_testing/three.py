@@ -111,7 +111,7 @@ class Three:
     def _listener(self) -> Session:
         return Session(
             self.shelf.journal(),
-            lambda request, handle, call_id: Task(),
+            lambda *asked: Task(),
             capacity=2,
             mint=self._contexts.__next__,
         )
