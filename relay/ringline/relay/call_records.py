@@ -27,6 +27,7 @@ __all__ = [
     "MET",
     "NEW_MAILBOX",
     "NEW_PAIR",
+    "OF_OUTCOME",
     "PAIR",
     "SAME",
     "SELECT",
@@ -55,6 +56,9 @@ _STATES: Final = (State.QUEUED, State.STARTED, State.PARKED, *sorted(FINAL))
 
 CHANGING: Final = _FIELDS[_FIELDS.index("state") :]
 """The members of a call that may change, but for its version."""
+
+OF_OUTCOME: Final = tuple(name in ("terminal", "outcome_bytes", "acknowledged") for name in CHANGING)
+"""Marks those of them that tell whether an outcome is kept, and how much it takes."""
 
 SELECT: Final = f"SELECT {', '.join(_FIELDS)} FROM calls"
 

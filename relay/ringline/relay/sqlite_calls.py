@@ -175,18 +175,22 @@ class SqliteCalls:
         values = (after.version, *itertools.compress(new, changed), *call_records.same_of(before))
         if self._write(call_records.swap_of(changed), values) != 1:
             raise StaleCall
-        if keeps_request(before) and not keeps_request(after):
-            self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
-        if not keeps_outcome(after):
-            if keeps_outcome(before):
-                self._write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
-        elif outcome is not None:
+        if before.ended is not after.ended or any(itertools.compress(changed, call_records.OF_OUTCOME)):
+            self._change_kept(before, after)
+        if outcome is not None and keeps_outcome(after):
             self._write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
-        self._turn.count(after, held(before), held(after))
         if asks_cancel(before, after):
             noted = (after.seq, after.version, self._now())
             self._write("INSERT INTO cancel_requests VALUES (?, ?, ?)", noted)
         return after
+
+    def _change_kept(self, before: CallRow, after: CallRow) -> None:
+        """Delete what is not kept any more, and count what is held now."""
+        if keeps_request(before) and not keeps_request(after):
+            self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
+        if keeps_outcome(before) and not keeps_outcome(after):
+            self._write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
+        self._turn.count(after, held(before), held(after))
 
     def forget(self, row: CallRow) -> None:
         """See `CallStore.forget`."""
