@@ -89,9 +89,15 @@ class Switchboard:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the hub said, in its order, and set the timer for what it wants next."""
+        lines = self._lines
         for effect in effects:
             try:
-                self._do(effect)
+                if isinstance(effect, Send):
+                    line = lines.get(effect.connection)
+                    if line is not None:
+                        line.send(codec.encode(effect.frame))
+                else:
+                    self._do(effect)
             except Exception as error:
                 # The effects behind it are others' and must not be lost with it.
                 self.telemetry.fault(f"a {type(effect).__name__} of the hub", error)
@@ -102,12 +108,8 @@ class Switchboard:
             self._commit = self._loop.call_soon(self._end_turn)
         self._arm()
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: Close | Decided | Retire) -> None:
         match effect:
-            case Send():
-                line = self._lines.get(effect.connection)
-                if line is not None:
-                    line.send(codec.encode(effect.frame))
             case Close():
                 line = self._lines.get(effect.connection)
                 if line is not None:
