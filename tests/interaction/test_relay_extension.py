@@ -43,11 +43,13 @@ async def test_a_relay_names_its_features(relay: RelayServer) -> None:
 
 async def test_a_connection_with_a_feature_that_the_relay_has_is_opened(relay: RelayServer) -> None:
     alice = await Owner.enrolled("alice", relay.port)
-    async with alice.dial(f"{alice.listen_target()}&features={MADE_UP}") as listener:
-        async with alice.dial(f"{alice.call_path('alice')}?features={MADE_UP}") as caller:
-            await caller.send(alice.request())
-            assert (await caller.next())["state"] == "ringing"
-            assert (await listener.next())["type"] == "incoming_call"
+    async with (
+        alice.dial(f"{alice.listen_target()}&features={MADE_UP}") as listener,
+        alice.dial(f"{alice.call_path('alice')}?features={MADE_UP}") as caller,
+    ):
+        await caller.send(alice.request())
+        assert (await caller.next())["state"] == "ringing"
+        assert (await listener.next())["type"] == "incoming_call"
 
 
 @pytest.mark.parametrize(
@@ -94,9 +96,11 @@ async def test_of_several_subprotocols_the_relay_takes_the_one_that_it_speaks(re
 async def test_a_program_that_does_not_know_a_feature_goes_on_as_before(
     relay: RelayServer, tmp_path: Path
 ) -> None:
-    async with scripted_listener(relay.port, "bob"):
-        async with AsyncCaller("alice", relay=relay.url, home=tmp_path, note=lambda text: None) as alice:
-            assert (await alice.call("bob", "hello", timeout=10)).text == "hello"
+    async with (
+        scripted_listener(relay.port, "bob"),
+        AsyncCaller("alice", relay=relay.url, home=tmp_path, note=lambda text: None) as alice,
+    ):
+        assert (await alice.call("bob", "hello", timeout=10)).text == "hello"
 
 
 def test_names_in_ext_that_nobody_knows_are_passed_over() -> None:
