@@ -2,101 +2,23 @@
 
 A request is on disk, with the key that will open its outcome, before its first byte is sent; so a crash
 never leaves an outcome that nobody can open, and a repeat is the same bytes (protocol §8). A receipt is on
-disk in the same transaction in which the one-time key is deleted (envelope §3.9). Deleted
-means overwritten in the file, and in SQLite's log beside it when the next caller starts at the latest; what
-a disk keeps below the file system is out of reach.
+disk in the same transaction in which the one-time key is deleted (envelope §3.9).
 """
 
-import contextlib
-import os
-import sqlite3
-import stat
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, final
 
+from ringline.caller.outbox_file import OutboxFile, OutboxStep
 from ringline.caller.receipt import Receipt
 from ringline.client.home import Home
-from ringline.protocol.errors import ConfigError
-from ringline.protocol.faults import fault_points
 from ringline.protocol.frames import CallQueued, DeliveryMode, Terminal
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
 
 __all__ = ["KEEP_MS", "Outbox", "OutboxStep", "Stored"]
 
-OutboxStep: TypeAlias = Literal[
-    "prepare",
-    "remember",
-    "replace",
-    "learned",
-    "queued",
-    "ended",
-    "answered",
-    "acknowledged",
-    "purge",
-]
-"""What is committed, one transaction each, by the name of its method; ``prepare`` is at the start. Each has
-its fault points (`ringline.protocol.faults`)."""
-
 KEEP_MS: Final = 30 * 86_400_000
 """How long a call that is over is kept."""
-
-_APPLICATION_ID: Final = 0x526E_676F  # "Rngo"
-_VERSION: Final = 2
-_BUSY_S: Final = 10.0
-
-_SCHEMA: Final = """
-CREATE TABLE calls (
-    callee          TEXT NOT NULL,
-    message_id      TEXT NOT NULL,
-    correlation_id  TEXT NOT NULL,
-    payload         BLOB NOT NULL,     -- the call_request frame, sent verbatim every time
-    content         BLOB NOT NULL,     -- SHA-256 of what was asked, to know a repeat
-    digest          BLOB NOT NULL,     -- request_digest, which the outcome is bound to
-    from_ipk        BLOB NOT NULL,
-    to_ipk          BLOB NOT NULL,
-    suite           INTEGER NOT NULL,
-    reply_seed      BLOB,              -- the one-time key; NULL once the outcome was opened
-    iat             INTEGER NOT NULL,
-    exp             INTEGER NOT NULL,
-    call_id         TEXT,              -- once the relay has told it
-    created_at      INTEGER NOT NULL,
-    mode            TEXT NOT NULL DEFAULT 'sync',
-    submitted_at    INTEGER,           -- durable: the two times of call_queued
-    execute_by      INTEGER,
-    ended           TEXT,              -- the end without an outcome, by the relay's word
-    acked           INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (callee, message_id)
-) STRICT;
-CREATE INDEX calls_by_call_id ON calls (call_id) WHERE call_id IS NOT NULL;
-CREATE TABLE receipts (
-    callee          TEXT NOT NULL,
-    message_id      TEXT NOT NULL,
-    call_id         TEXT NOT NULL,
-    terminal        TEXT NOT NULL,
-    context         BLOB NOT NULL,
-    body            BLOB NOT NULL,
-    signature       BLOB NOT NULL,
-    card            BLOB NOT NULL,
-    card_signature  BLOB NOT NULL,
-    opened_at       INTEGER NOT NULL,
-    PRIMARY KEY (callee, message_id),
-    FOREIGN KEY (callee, message_id) REFERENCES calls (callee, message_id) ON DELETE CASCADE
-) STRICT;
-"""
-
-# By the version that they begin from.
-_MIGRATIONS: Final = {
-    1: """
-ALTER TABLE calls ADD COLUMN mode TEXT NOT NULL DEFAULT 'sync';
-ALTER TABLE calls ADD COLUMN submitted_at INTEGER;
-ALTER TABLE calls ADD COLUMN execute_by INTEGER;
-ALTER TABLE calls ADD COLUMN ended TEXT;
-ALTER TABLE calls ADD COLUMN acked INTEGER NOT NULL DEFAULT 0
-"""
-}
 
 
 @final
@@ -146,59 +68,19 @@ class Outbox:
     def __init__(self, home: Home, path: Path) -> None:
         """Open ``path`` inside ``home``, or create it with mode 0600."""
         self.path = path
-        self._reach = fault_points(os.environ)
-        home.make(path.parent)
-        try:
-            # SQLite gives its own mode to the file and takes it over for the files beside it.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            mode = path.stat().st_mode
-        except OSError as error:
-            raise self._unusable(error.strerror or type(error).__name__) from error
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigError(
-                f"refusing to use {path}: it can be read or changed by others (mode {mode & 0o777:04o})",
-                next_step=f"chmod 600 {path}",
-            )
-        with self._told():
-            self._run = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-            self._prepare()
-
-    def _prepare(self) -> None:
-        run = self._run
-        run.execute("PRAGMA journal_mode = WAL")
-        run.execute("PRAGMA synchronous = FULL")
-        run.execute("PRAGMA foreign_keys = ON")
-        # A one-time key that is deleted must not stay behind in a free page.
-        run.execute("PRAGMA secure_delete = ON")
-        with self._transaction("prepare"):
-            (version,) = run.execute("PRAGMA user_version").fetchone()
-            (application,) = run.execute("PRAGMA application_id").fetchone()
-            (tables,) = run.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if version == 0 and tables == 0:
-                for statement in _SCHEMA.split(";\n"):
-                    run.execute(statement)
-                run.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                run.execute(f"PRAGMA user_version = {_VERSION}")
-            elif application != _APPLICATION_ID:
-                raise self._unusable("it is another program's database")
-            elif version in _MIGRATIONS:
-                for statement in _MIGRATIONS[version].split(";\n"):
-                    run.execute(statement)
-                run.execute(f"PRAGMA user_version = {version + 1}")
-            elif version != _VERSION:
-                raise self._unusable(f"it is of version {version}, this program knows {_VERSION}")
+        self._file = OutboxFile(home, path)
+        self._run = self._file.connection
 
     def close(self) -> None:
         """Close the file."""
-        with self._told():
-            self._run.close()
+        self._file.close()
 
     def remember(self, stored: Stored) -> Stored:
         """Keep a call before it is sent.
 
         Returns it, or what another process has kept under the same callee and ``message_id`` meanwhile.
         """
-        with self._told(), self._transaction("remember"):
+        with self._file.told(unsent=True), self._file.transaction("remember"):
             known = self._find(stored.callee, stored.message_id)
             if known is not None:
                 return known
@@ -207,7 +89,7 @@ class Outbox:
 
     def replace(self, stored: Stored) -> None:
         """Put a new sealing of a call in the place of one that never reached anybody (protocol §5)."""
-        with self._told(), self._transaction("replace"):
+        with self._file.told(), self._file.transaction("replace"):
             self._run.execute(
                 "DELETE FROM calls WHERE callee = ? AND message_id = ?", (stored.callee, stored.message_id)
             )
@@ -215,12 +97,12 @@ class Outbox:
 
     def find(self, callee: str, message_id: str) -> Stored | None:
         """Return a call with its receipt, if there is one."""
-        with self._told():
+        with self._file.told():
             return self._find(callee, message_id)
 
     def find_call(self, call_id: str) -> Stored | None:
         """Return the call to which a relay gave this id."""
-        with self._told():
+        with self._file.told():
             row = self._run.execute(
                 "SELECT callee, message_id FROM calls WHERE call_id = ?", (call_id,)
             ).fetchone()
@@ -228,7 +110,7 @@ class Outbox:
 
     def learned(self, callee: str, message_id: str, call_id: str) -> None:
         """Note the id that the relay gave: whatever became of an earlier try, it has the call now."""
-        with self._told(), self._transaction("learned"):
+        with self._file.told(), self._file.transaction("learned"):
             self._run.execute(
                 "UPDATE calls SET call_id = ?, ended = NULL WHERE callee = ? AND message_id = ?",
                 (call_id, callee, message_id),
@@ -236,7 +118,7 @@ class Outbox:
 
     def queued(self, callee: str, message_id: str, frame: CallQueued) -> None:
         """Note that the relay has a durable call, and until when it may begin."""
-        with self._told(), self._transaction("queued"):
+        with self._file.told(), self._file.transaction("queued"):
             self._run.execute(
                 "UPDATE calls SET call_id = ?, submitted_at = ?, execute_by = ?, ended = NULL"
                 " WHERE callee = ? AND message_id = ?",
@@ -245,14 +127,14 @@ class Outbox:
 
     def ended(self, callee: str, message_id: str, state: str) -> None:
         """Note how a call ended without an outcome, by the relay's word: the key stays."""
-        with self._told(), self._transaction("ended"):
+        with self._file.told(), self._file.transaction("ended"):
             self._run.execute(
                 "UPDATE calls SET ended = ? WHERE callee = ? AND message_id = ?", (state, callee, message_id)
             )
 
     def acknowledged(self, callee: str, message_id: str) -> None:
         """Note that the relay knows that the outcome is here, and delete the one-time key."""
-        with self._told(), self._transaction("acknowledged"):
+        with self._file.told(), self._file.transaction("acknowledged"):
             self._run.execute(
                 "UPDATE calls SET acked = 1, reply_seed = NULL WHERE callee = ? AND message_id = ?"
                 " AND EXISTS (SELECT 1 FROM receipts AS r"
@@ -279,7 +161,7 @@ class Outbox:
         The key of a durable call stays until its outcome was acknowledged. Returns the receipt that is
         kept, which is the first one (envelope §3.9).
         """
-        with self._told(), self._transaction("answered"):
+        with self._file.told(), self._file.transaction("answered"):
             known = self._receipt(callee, message_id)
             if known is not None:
                 return known
@@ -307,8 +189,8 @@ class Outbox:
 
     def purge(self, now_ms: int) -> None:
         """Delete what is older than `KEEP_MS`."""
-        with self._told():
-            with self._transaction("purge"):
+        with self._file.told():
+            with self._file.transaction("purge"):
                 self._run.execute("DELETE FROM calls WHERE exp < ?", (now_ms - KEEP_MS,))
             # Keys that were deleted since the last time are still in the log beside the file.
             self._run.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -338,7 +220,7 @@ class Outbox:
         )
 
     def _several(self, select: str, *values: int) -> list[Stored]:
-        with self._told():
+        with self._file.told():
             rows = self._run.execute(select, values).fetchall()
             found = [self._find(callee, message_id) for callee, message_id in rows]
         return [each for each in found if each is not None]
@@ -392,35 +274,4 @@ class Outbox:
             card=row[5],
             card_signature=row[6],
             opened_at=row[7],
-        )
-
-    @contextmanager
-    def _transaction(self, step: OutboxStep) -> Generator[None]:
-        self._run.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            if self._reach is not None:
-                self._reach(f"{step}.before")
-            self._run.execute("COMMIT")
-        except BaseException:
-            # A commit that failed leaves its transaction open, and every later one would fail with it.
-            with contextlib.suppress(sqlite3.Error):
-                self._run.execute("ROLLBACK")
-            raise
-        if self._reach is not None:
-            self._reach(f"{step}.after")
-
-    @contextmanager
-    def _told(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            # SQLite's own words name no content.
-            raise self._unusable(str(error)) from error
-
-    def _unusable(self, why: str) -> ConfigError:
-        return ConfigError(
-            f"the outbox {self.path} cannot be used: {why}. Nothing was sent.",
-            next_step=f"free the disk or the lock; if the file is damaged, set it aside: "
-            f"mv {self.path} {self.path}.damaged",
         )

@@ -222,7 +222,7 @@ def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_locked_file_is_told_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringline.caller.outbox._BUSY_S", 0.05)
+    monkeypatch.setattr("ringline.caller.outbox_file._BUSY_S", 0.05)
     kept = box(tmp_path)
     other = sqlite3.connect(kept.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
