@@ -1,6 +1,6 @@
 /** One relay as one identity meets it: log-ins, HTTP, connections, and the keys of peers against their pins. */
 import { WebSocket } from "ws";
-import { b64, type Bytes, equal, hex, random, unb64, utf8 } from "./bytes.js";
+import { b64, type Bytes, equal, random, unb64, utf8 } from "./bytes.js";
 import { LocalError, RelayError } from "./errors.js";
 import type { Home } from "./home.js";
 import { isObject, type JsonObject } from "./json.js";
@@ -181,20 +181,26 @@ export class Relay {
     this.note(`${handle} has passed to another key, as announced: ${fingerprint(card.ipk)}`);
   }
 
-  /** The card that `sid` names, of the pinned identity and usable at `iat` (RL-ENVELOPE-020 to RL-ENVELOPE-022). */
-  async cardOf(handle: string, sid: string, iat: number): Promise<{ card: Card; id: Bytes }> {
+  /**
+   * The card that `sid` names, of the pinned identity and usable at `iat` (RL-ENVELOPE-020 to RL-ENVELOPE-022); for an
+   * outcome, of the identity `ipk` at whatever time (RL-ENVELOPE-038, RL-ENVELOPE-045).
+   */
+  async cardOf(handle: string, sid: string, wanted: { iat?: number; ipk?: Bytes }): Promise<{ card: Card; id: Bytes; ipk: Bytes }> {
     let peer = await this.peer(handle);
     if (b64(peer.cardId) !== sid) peer = await this.peer(handle, { fresh: true });
+    const ipk = wanted.ipk ?? peer.ipk;
     let card = peer.card;
     if (b64(peer.cardId) !== sid) {
       const { status, body } = await this.request("GET", `/v1/handles/${handle}?card=${sid}`);
       if (status !== 200) throw new RangeError("a card that the relay does not have");
-      card = readCard(unb64(String(body["card"])), unb64(String(body["card_sig"])));
-      const same = card.realm === this.home.realm && card.handle === handle && equal(card.ipk, peer.ipk) && b64(cardId(unb64(String(body["card"])))) === sid;
-      if (!same || Date.now() >= peer.card.notBefore + 96 * 3_600_000) throw new RangeError("a card of somebody else, or replaced too long ago");
+      const bytes = unb64(String(body["card"]));
+      card = readCard(bytes, unb64(String(body["card_sig"])));
+      if (card.realm !== this.home.realm || card.handle !== handle || b64(cardId(bytes)) !== sid) throw new RangeError("a card of somebody else");
+      if (wanted.ipk === undefined && Date.now() >= peer.card.notBefore + 96 * 3_600_000) throw new RangeError("a card that was replaced too long ago");
     }
-    if (peer.revoked.has(sid) || !holds(card, iat)) throw new RangeError("a card that is revoked or did not hold");
-    return { card, id: unb64(sid, 32) };
+    if (!equal(card.ipk, ipk)) throw new RangeError("a card of another identity");
+    if (peer.revoked.has(sid) || (wanted.iat !== undefined && !holds(card, wanted.iat))) throw new RangeError("a card that is revoked or did not hold");
+    return { card, id: unb64(sid, 32), ipk };
   }
 
   /** An open WebSocket, or an error of its family. */
@@ -239,10 +245,3 @@ function keepAlive(socket: WebSocket): WebSocket {
   socket.on("close", () => clearInterval(timer));
   return socket;
 }
-
-export const uuid = (): string => {
-  const bytes = random(16);
-  bytes[6] = ((bytes[6] ?? 0) & 15) | 64;
-  bytes[8] = ((bytes[8] ?? 0) & 63) | 128;
-  return hex(bytes).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-};

@@ -1,0 +1,374 @@
+/** Answers calls. Nothing runs before its journal knows it, and nothing runs twice. */
+import { randomUUID } from "node:crypto";
+import type { WebSocket } from "ws";
+import { b64, type Bytes, equal, random, sha256, unb64, utf8 } from "./bytes.js";
+import { cut, failed, type Offer, type Outcome, readRequest, type Request, REPLY_BYTES, TooLarge } from "./bodies.js";
+import { type Envelope, type Exchange, fits, openRequest, OUTCOME_CAP, sealOutcome, type Terminal } from "./envelope.js";
+import { LocalError, RelayError } from "./errors.js";
+import { type Frame, readFrame, TO_LISTENER } from "./frames.js";
+import type { Home } from "./home.js";
+import { Journal, type Offered, type Row } from "./journal.js";
+import type { Json } from "./json.js";
+import { Relay } from "./relay.js";
+
+export interface Work extends Request {
+  readonly from: string;
+  readonly callId: string;
+  /** Aborted when the work is to stop: throw, and the caller is told that it stopped. */
+  readonly signal: AbortSignal;
+}
+export type Handler = (work: Work) => Promise<string | { text: string; value?: Json }>;
+/** Thrown by a handler to answer with a failure of its own words. */
+export class Refusal extends Error {
+  constructor(readonly code: string, readonly detail?: string) {
+    super(code);
+  }
+}
+export interface ListenerOptions {
+  readonly capacity?: number;
+  readonly tasks?: readonly Offer[];
+  /** Whether callers without a pin are trusted at first sight; always so on realm `localhost`. */
+  readonly trustNew?: boolean;
+  readonly workMs?: number;
+}
+interface Context {
+  readonly ipk: string;
+  readonly task: string;
+  turn: number;
+  prev: string;
+  used: number;
+  busy: boolean;
+}
+interface Running {
+  readonly abort: AbortController;
+  /** Why it is being stopped, if it is. */
+  stop?: "cancel" | "bound" | "lease" | "late";
+  by?: string;
+}
+
+export class Listener {
+  readonly relay: Relay;
+  readonly #boot = randomUUID();
+  readonly #running = new Map<string, Running>();
+  /** Calls in hand on the present connection, with their lease, and those that wait for a grant. */
+  readonly #leases = new Map<string, string | undefined>();
+  readonly #waiting = new Map<string, NodeJS.Timeout>();
+  readonly #sent = new Set<string>();
+  readonly #contexts = new Map<string, Context>();
+  #socket: WebSocket | undefined;
+  #ended = false;
+  #journal!: Journal;
+
+  constructor(readonly home: Home, readonly handler: Handler, readonly options: ListenerOptions = {}, readonly note: (line: string) => void = () => undefined) {
+    this.relay = new Relay(home, note);
+  }
+
+  /** Serves until `stop`. Throws when going on would be wrong: replaced, revoked, refused. */
+  async run(ready: () => void = () => undefined): Promise<void> {
+    this.#journal = await Journal.open(this.home.folder);
+    for (let wait = 500; !this.#ended; wait = Math.min(wait * 2, 30_000)) {
+      let pause = wait * (0.5 + Math.random() / 2);
+      try {
+        await this.relay.meet();
+        await this.relay.publish(); // RL-KEYS-024
+        const query = `instance=${this.#journal.instance}&boot=${this.#boot}&capacity=${this.options.capacity ?? 8}`;
+        const socket = await this.relay.dial(`/v1/listen/${this.home.handle}?${query}`);
+        wait = 250;
+        const daily = setInterval(() => void this.relay.publish().catch(() => undefined), 3_600_000);
+        const { code, reason } = await this.#serve(socket, ready);
+        clearInterval(daily);
+        if (code === 4000) throw new LocalError("config", "another process listens with this journal");
+        if (code === 4001) throw new LocalError("revoked", "the card of this identity was revoked");
+        pause = Math.min(120_000, Math.max(pause, Number(/^retry=(\d+)$/.exec(reason)?.[1] ?? 0)));
+      } catch (error) {
+        if (!(error instanceof LocalError && error.code === "relay_unreachable") && !(error instanceof RelayError && error.code === "rate_limited")) throw error;
+      }
+      if (!this.#ended) await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+
+  /** Ends the connection; begun work is left to end, and its outcome to the next start. */
+  stop(): void {
+    this.#ended = true;
+    this.#socket?.close(1000);
+  }
+
+  async #serve(socket: WebSocket, ready: () => void): Promise<{ code: number; reason: string }> {
+    this.#socket = socket;
+    let [turn, bad] = [Promise.resolve(), 0];
+    const closed = new Promise<{ code: number; reason: string }>((resolve) => socket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })));
+    socket.on("error", () => undefined);
+    socket.on("message", (data: Buffer, binary) => {
+      turn = turn.then(async () => {
+        let frame: Frame;
+        try {
+          if (binary) throw new RangeError("a binary message");
+          frame = readFrame(data.toString("utf8"), TO_LISTENER);
+        } catch {
+          if (++bad >= 20) socket.close(1008, "frames");
+          return;
+        }
+        await this.#read(frame).catch((error: unknown) => {
+          this.note(`a fault on this side: ${(error as Error).name}`);
+          socket.close(1011);
+        });
+      });
+    });
+    ready();
+    const end = await closed;
+    await turn;
+    // RL-DURABLE-033, RL-DURABLE-037: what waits is dropped, what runs goes on.
+    for (const timer of this.#waiting.values()) clearTimeout(timer);
+    for (const held of [this.#leases, this.#waiting, this.#sent]) held.clear();
+    this.#socket = undefined;
+    return end;
+  }
+
+  #send(frame: Record<string, unknown>): void {
+    const lease = this.#leases.get(String(frame["call_id"]));
+    this.#socket?.send(JSON.stringify(lease === undefined ? frame : { ...frame, lease_id: lease }));
+  }
+
+  async #read(frame: Frame): Promise<void> {
+    const callId = frame.call_id ?? "";
+    const call = this.#journal.calls.get(callId);
+    const mine = this.#leases.has(callId) && this.#leases.get(callId) === frame.lease_id;
+    if (frame.type === "incoming_call") await this.#offered(frame);
+    else if (frame.type === "cancel_call") await this.#cancel(frame, call, mine);
+    else if (frame.type === "call_started" && mine && call !== undefined && this.#waiting.has(callId)) await this.#granted(call);
+    else if (frame.type === "call_rejected" && mine && call !== undefined) {
+      this.#drop(callId); // RL-DURABLE-024, RL-DURABLE-025
+      this.#leases.delete(callId);
+      if (this.#row(call).state === "begun") this.#halt(call.key, "lease", callId);
+    }
+  }
+
+  #row(call: Offered): Row {
+    const row = this.#journal.rows.get(call.key);
+    if (row === undefined) throw new RangeError("a call without its message");
+    return row;
+  }
+  #drop(callId: string): boolean {
+    clearTimeout(this.#waiting.get(callId));
+    return this.#waiting.delete(callId);
+  }
+  #halt(key: string, stop: NonNullable<Running["stop"]>, by?: string): void {
+    const running = this.#running.get(key);
+    if (running === undefined || running.stop !== undefined) return;
+    running.stop = stop;
+    if (by !== undefined) running.by = by;
+    running.abort.abort();
+  }
+
+  async #offered(frame: Frame): Promise<void> {
+    const { call_id: callId = "", from = "", envelope } = frame;
+    this.#leases.set(callId, frame.lease_id);
+    this.#sent.delete(callId);
+    const known = this.#journal.calls.get(callId);
+    if (known !== undefined) {
+      // RL-IDEM-017, RL-IDEM-018
+      if (known.from === from && known.messageId === (frame.message_id ?? "")) return this.#answer(known, frame.execute_by);
+      return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
+    }
+    if (!this.#journal.venture(callId)) return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
+    let opened: Awaited<ReturnType<Listener["_open"]>>;
+    try {
+      opened = await this._open(frame, envelope as Envelope);
+    } catch (error) {
+      if (error instanceof LocalError && error.code === "relay_unreachable") return void this.#socket?.close(1000);
+      // RL-ENVELOPE-033: no word about the cause.
+      return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
+    } finally {
+      this.#journal.survived(callId);
+    }
+    const { call, payload, json } = opened;
+    const row = this.#journal.rows.get(call.key);
+    if (row !== undefined) {
+      if (row.payload !== payload) return this.#refuse(call, failed("duplicate_conflict"));
+      this.#journal.commit({ kind: "call", call }, { kind: "change", key: call.key, set: { exp: Math.max(row.exp, call.exp) } });
+      return this.#answer(call, frame.execute_by);
+    }
+    if (this.#journal.isFullFor(call.ipk)) return this.#refuse(call, failed("busy"));
+    const taken: Row = { key: call.key, payload, request: json, state: "taken", exp: call.exp, at: Date.now() };
+    this.#journal.commit({ kind: "take", row: taken }, { kind: "call", call });
+    const refusal = this.#judge(call, json);
+    if (refusal !== undefined) await this.#finish(call.key, refusal);
+    else await this.#answer(call, frame.execute_by);
+  }
+
+  /** Throws for whatever is not a request to this handle by the caller that the frame names. */
+  private async _open(frame: Frame, envelope: Envelope) {
+    const { from = "", call_id: callId = "", correlation_id: correlationId = "", message_id: messageId = "" } = frame;
+    const mode = frame.delivery_mode ?? "sync";
+    const [now, { iat, exp, suite }] = [this.relay.now(), envelope];
+    const peer = await this.relay.peer(from, { trustNew: this.options.trustNew === true });
+    const signer = await this.relay.cardOf(peer.handle, envelope.sid, { iat });
+    const seed = await this.home.secret(suite, unb64(envelope.kid, 32));
+    if (seed === undefined) throw new RangeError("a key that is not here");
+    // RL-ENVELOPE-025 to RL-ENVELOPE-027
+    if (exp <= iat || exp - iat > (mode === "sync" ? 600_000 : 259_200_000) || iat > now + 120_000 || now >= exp + 120_000) throw new RangeError("bad times");
+    if (frame.execute_by !== undefined && now >= frame.execute_by) throw new RangeError("too late");
+    const { realm, handle, ipk } = this.home;
+    const exchange: Exchange = { realm, from: { handle: from, ipk: signer.ipk, cardId: signer.id }, to: { handle, ipk }, suite, mode, messageId, correlationId, iat, exp };
+    const request = await openRequest(exchange, envelope, seed, signer.card.spk);
+    const [digest, who] = [b64(request.digest), b64(signer.ipk)];
+    const key = `${who}:${messageId === "" ? digest : messageId}`;
+    const call: Offered = { callId, key, from, ipk: who, messageId, correlationId, mode, suite, iat, exp, digest, replyKey: b64(request.replyKey) };
+    return { call, payload: b64(sha256(request.jsonBytes)), json: request.json };
+  }
+
+  /** What keeps a request from being worked on (RL-ENVELOPE-036, RL-ENVELOPE-056, RL-ENVELOPE-057, CONVERSE). */
+  #judge(call: Offered, json: string): Outcome | undefined {
+    let request: Request;
+    try {
+      request = readRequest(json);
+    } catch (error) {
+      return failed(error instanceof TooLarge ? "message_too_large" : "agent_error", "the request breaks the rules of its form");
+    }
+    const offered = this.options.tasks ?? [];
+    if (request.query === "tasks") return { reason: "completed", reply: { text: "" }, offered };
+    if (request.task !== undefined && !offered.some((task) => task.id === request.task)) {
+      return { reason: "failed", failure: { code: "task_unknown", offered: offered.map((task) => task.id) } };
+    }
+    if (request.context_id === undefined) return request.prev !== undefined || (request.turn ?? 1) !== 1 ? failed("context_unknown") : undefined;
+    const context = this.#contexts.get(request.context_id);
+    const follows = context !== undefined && context.ipk === call.ipk && context.task === (request.task ?? "") && !context.busy;
+    const fresh = context !== undefined && Date.now() - context.used < 1_800_000 && context.turn < 10;
+    return follows && fresh && request.turn === context.turn + 1 && request.prev === context.prev ? undefined : failed("context_unknown");
+  }
+
+  /** Says what is true of a call that is in hand (RL-DURABLE-040, RL-SYNC-025). */
+  async #answer(call: Offered, executeBy?: number): Promise<void> {
+    const row = this.#row(call);
+    const callId = call.callId;
+    if (row.state === "cancelled") {
+      if (row.cancelled?.callId === callId) return this.#send({ type: "call_cancelled", call_id: callId, phase: row.cancelled.phase });
+      return this.#refuse(call, failed("agent_error", "the work was cancelled by another call of the same message"));
+    }
+    if (row.state === "begun" && !this.#running.has(row.key)) {
+      return this.#finish(row.key, failed("agent_error", "the process that ran it is gone", "indeterminate_execution"));
+    }
+    const ended = row.state === "finished";
+    if (ended && (row.outcome?.startsWith('{"reason":"completed"') !== true || call.granted === true)) return this.#deliver(call, row.outcome ?? "");
+    this.#send({ type: "call_accepted", call_id: callId });
+    if (call.mode === "durable" && (call.granted !== true || row.state === "taken")) {
+      const left = (executeBy ?? Number.POSITIVE_INFINITY) - this.relay.now();
+      this.#waiting.set(callId, setTimeout(() => (this.#drop(callId), this.#leases.delete(callId)), Math.min(left, 2 ** 31 - 1))); // RL-DURABLE-034
+      return this.#send({ type: "call_started", call_id: callId });
+    }
+    if (row.state === "taken") return this.#begin(call, executeBy);
+    this.#send({ type: "call_started", call_id: callId });
+    if (ended) await this.#deliver(call, row.outcome ?? "");
+  }
+
+  async #granted(call: Offered): Promise<void> {
+    this.#drop(call.callId);
+    const row = this.#row(call);
+    if (row.state === "taken") return this.#begin(call);
+    this.#journal.commit({ kind: "change", key: row.key, set: {}, granted: call.callId });
+    if (row.state === "finished") await this.#deliver(call, row.outcome ?? "");
+  }
+
+  #begin(call: Offered, executeBy?: number): void {
+    const row = this.#row(call);
+    this.#journal.commit({ kind: "change", key: row.key, set: { state: "begun" }, granted: call.callId }); // RL-DURABLE-031
+    if (call.mode === "sync") this.#send({ type: "call_started", call_id: call.callId });
+    const running: Running = { abort: new AbortController() };
+    this.#running.set(row.key, running);
+    const bound = setTimeout(() => this.#halt(row.key, "bound"), this.options.workMs ?? 300_000);
+    const late = setTimeout(() => this.#halt(row.key, "late", call.callId), Math.min(2 ** 31 - 1, (executeBy ?? call.exp) - this.relay.now()));
+    void this.#work(call, row, running).finally(() => [bound, late].forEach(clearTimeout));
+  }
+
+  async #work(call: Offered, row: Row, running: Running): Promise<void> {
+    const request = readRequest(row.request);
+    const context = this.#contexts.get(request.context_id ?? "");
+    if (context !== undefined) context.busy = true;
+    let outcome: Outcome;
+    try {
+      const said = await this.handler({ ...request, from: call.from, callId: call.callId, signal: running.abort.signal });
+      const reply = typeof said === "string" ? { text: said } : said;
+      const turn = (context?.turn ?? 0) + 1;
+      const context_id = request.context_id ?? `ctx_${b64(random(16))}`;
+      outcome = { reason: "completed", reply: { ...reply, context_id, turn, ...(request.task === undefined ? {} : { task: request.task }) } };
+      if (utf8(reply.text).length > REPLY_BYTES || !fits(utf8(JSON.stringify(outcome)).length, OUTCOME_CAP)) outcome = failed("message_too_large");
+      else this.#remember(context_id, { ipk: call.ipk, task: request.task ?? "", turn, prev: b64(sha256(utf8(JSON.stringify(outcome)))), used: Date.now(), busy: false });
+    } catch (error) {
+      outcome = error instanceof Refusal ? failed(error.code, error.detail) : failed(running.stop === "bound" ? "timeout" : "agent_error");
+      // Seen to stop: the handler has returned (RL-CANCEL-016).
+      if (running.stop !== undefined && running.stop !== "bound") return await this.#stopped(row, running.by ?? call.callId);
+    } finally {
+      if (context !== undefined) context.busy = false;
+    }
+    await this.#finish(row.key, outcome);
+  }
+
+  #remember(id: string, context: Context): void {
+    this.#contexts.delete(id);
+    const own = [...this.#contexts].filter(([, other]) => other.ipk === context.ipk);
+    const oldest = own.length >= 10 ? own[0] : this.#contexts.size >= 100 ? [...this.#contexts][0] : undefined;
+    if (oldest !== undefined) this.#contexts.delete(oldest[0]);
+    this.#contexts.set(id, context);
+  }
+
+  async #finish(key: string, outcome: Outcome): Promise<void> {
+    const json = JSON.stringify(outcome);
+    this.#journal.commit({ kind: "change", key, set: { state: "finished", outcome: json } }); // RL-IDEM-024
+    this.#running.delete(key);
+    for (const call of this.#inHand(key)) {
+      if (outcome.reason === "completed" && call.mode === "durable" && call.granted !== true) continue; // RL-DURABLE-043: its grant is on the way
+      await this.#deliver(call, json);
+    }
+  }
+
+  async #stopped(row: Row, by: string): Promise<void> {
+    this.#journal.commit({ kind: "change", key: row.key, set: { state: "cancelled", cancelled: { callId: by, phase: "running" } } });
+    this.#running.delete(row.key);
+    for (const call of this.#inHand(row.key)) await this.#answer(call);
+  }
+
+  #inHand(key: string): Offered[] {
+    return [...this.#journal.calls.values()].filter((call) => call.key === key && this.#leases.has(call.callId));
+  }
+
+  async #cancel(frame: Frame, call: Offered | undefined, mine: boolean): Promise<void> {
+    const callId = frame.call_id ?? "";
+    if (call === undefined) {
+      return void this.#socket?.send(JSON.stringify({ ...frame, type: "call_not_cancelled", reason: "unknown" }));
+    }
+    if (!mine && call.mode === "durable") return;
+    const row = this.#row(call);
+    if (row.state === "taken") {
+      this.#journal.commit({ kind: "change", key: row.key, set: { state: "cancelled", cancelled: { callId, phase: "pending" } } });
+      for (const held of this.#inHand(row.key)) {
+        this.#drop(held.callId);
+        await this.#answer(held);
+      }
+    } else if (row.state === "begun" && this.#running.has(row.key)) this.#halt(row.key, "cancel", callId);
+    else if (row.state === "finished" && this.#sent.has(callId)) this.#send({ type: "call_not_cancelled", call_id: callId, reason: "already_terminal" });
+    else await this.#answer(call);
+  }
+
+  /** Answers a call whose message is somebody else's or has no place in the journal. */
+  async #refuse(call: Offered, outcome: Outcome): Promise<void> {
+    await this.#deliver(call, JSON.stringify(outcome));
+  }
+
+  /** RL-IDEM-025: sealed afresh for each call. */
+  async #deliver(call: Offered, json: string): Promise<void> {
+    const outcome = JSON.parse(json) as Outcome;
+    const terminal: Terminal = outcome.reason === "completed" ? "completed" : "failed";
+    const { realm, handle, ipk, cardId, ssk } = this.home;
+    const to = { handle: call.from, ipk: unb64(call.ipk, 32) };
+    const { suite, mode, messageId, correlationId, exp } = call;
+    const answer: Exchange = { realm, from: { handle, ipk, cardId }, to, suite, mode, messageId, correlationId, iat: this.relay.now(), exp };
+    const ending = { callId: call.callId, terminal, digest: unb64(call.digest, 32) };
+    const envelope = await sealOutcome(answer, unb64(call.replyKey), ssk, ending, json);
+    if (!this.#leases.has(call.callId)) return;
+    this.#sent.add(call.callId);
+    const reason = outcome.reason === "indeterminate_execution" ? { terminal_reason: outcome.reason } : {};
+    this.#send({ type: "call_outcome", call_id: call.callId, terminal, ...reason, envelope });
+  }
+}
+void [cut, equal];
+export type { Bytes };
