@@ -1,10 +1,12 @@
 """Which case of the conformance suite judges which requirement, and why some are judged by none.
 
 The cases are read from their source and not imported, so that the pages can be made without what a case
-needs to be run. What no case can judge is in ``uncovered.toml``, with the reason.
+needs to be run. A file of vectors, which the suite replays, counts as one case. What no case can judge is in
+``uncovered.toml``, with the reason.
 """
 
 import ast
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,8 @@ __all__ = ["ENFORCED", "Case", "citations", "explained", "faults", "page", "read
 
 CASES: Final = Path("conformance") / "ringline" / "conformance" / "cases"
 
+VECTORS: Final = Path("spec") / "vectors"
+
 ENFORCED: Final[frozenset[str]] = frozenset()
 """The roles of which every MUST needs a case or a reason."""
 
@@ -28,7 +32,7 @@ _PASSED_OVER: Final = frozenset({".git", ".venv", "node_modules", "build", "dist
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case of the suite, as far as the pages need it."""
+    """One case of the suite, as far as the pages need it. ``level`` is empty for a file of vectors."""
 
     id: str
     role: str
@@ -37,7 +41,7 @@ class Case:
 
 
 def read_cases(root: Path) -> list[Case]:
-    """Return every case below the checkout ``root``, none when there is no suite.
+    """Return every case below the checkout ``root``, and one for each file of vectors.
 
     Raises `ValueError` for a case whose requirements are not written out where it is declared.
     """
@@ -49,6 +53,16 @@ def read_cases(root: Path) -> list[Case]:
                 for decorator in node.decorator_list:
                     if isinstance(decorator, ast.Call) and _name(decorator.func) == "case":
                         found.append(_case(file, node.name, decorator))
+    return found + _vectors(root)
+
+
+def _vectors(root: Path) -> list[Case]:
+    found: list[Case] = []
+    for file in sorted((root / VECTORS).glob("*.json")):
+        content: Any = json.loads(file.read_text(encoding="utf-8"))
+        if "vectors" in content:
+            ids = {name: None for vector in content["vectors"] for name in vector["requirements"]}
+            found.append(Case(id=f"vectors.{file.stem}", role="vectors", level="", requirements=tuple(ids)))
     return found
 
 

@@ -54,7 +54,7 @@ def vectors() -> Iterator[Vector]:
         "an agent's keys, not locked",
         {"text": plain},
         agent_output,
-        "RL-KEYS-051",
+        "RL-KEYS-053",
     )
     yield good
     identity = keyfile.IdentityKeys(alice.identity.seed, alice.next.seed)
@@ -64,7 +64,7 @@ def vectors() -> Iterator[Vector]:
         "an identity's keys",
         {"text": keyfile.format_plain(identity, handle="alice", realm=REALM, created_ms=NOW)},
         {"kind": "identity", "identity": identity.seed.hex(), "next": alice.next.seed.hex()},
-        "RL-KEYS-051",
+        "RL-KEYS-053",
     )
     yield accepted(
         "keyfile.bare",
@@ -72,7 +72,7 @@ def vectors() -> Iterator[Vector]:
         "no comments, and lines that end as on Windows",
         {"text": f"ringline-key v1 plain\r\nidentity {b64encode(identity.seed)}\r\n"},
         {"kind": "identity", "identity": identity.seed.hex(), "next": None},
-        "RL-KEYS-051",
+        "RL-KEYS-053",
     )
     text = _locked(plain)
     locked = accepted(
@@ -108,7 +108,7 @@ def vectors() -> Iterator[Vector]:
         ("two_spaces", "two spaces", plain.replace("chain ", "chain  ")),
         ("empty", "nothing", ""),
     ):
-        yield refused(f"keyfile.{name}", good, says, {"text": mutated}, "form", "RL-KEYS-051")
+        yield refused(f"keyfile.{name}", good, says, {"text": mutated}, "form", "RL-KEYS-053")
     high, huge = text.replace("t=1 ", "t=17 "), text.replace(f"m={_MEMORY_KIB} ", "m=1048577 ")
     low, none = text.replace(f"m={_MEMORY_KIB} ", "m=8191 "), text.replace("t=1 ", "t=0 ")
     for name, says, mutated in (
@@ -140,4 +140,4 @@ def vectors() -> Iterator[Vector]:
             | {"text": text.replace(b64encode(seed("nonce")[:24]), b64encode(seed("other")[:24]))},
         ),
     ):
-        yield refused(f"keyfile.{name}", locked, says, given, "lock", "RL-KEYS-051")
+        yield refused(f"keyfile.{name}", locked, says, given, "lock", "RL-KEYS-053")

@@ -280,6 +280,7 @@ def _requests(suite: int, seals: _Seals) -> Iterator[Vector]:
         "a sealed request",
         sealed("good", encoded, plaintext),
         output,
+        "RL-ENVELOPE-001",
         "RL-ENVELOPE-018",
     )
     yield good

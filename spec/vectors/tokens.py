@@ -54,7 +54,9 @@ def vectors() -> Iterator[Vector]:
         token = _token(changes.pop("header", header), changes.pop("claims", claims), changes.pop("key", key))
         return context | {"token": token} | changes
 
-    good = accepted("token.good", "token.judge", "a token for this request", given(), output, "RL-AUTH-003")
+    good = accepted(
+        "token.good", "token.judge", "a token for this request", given(), output, "RL-AUTH-003", "RL-CONV-004"
+    )
     yield good
     fine: tuple[tuple[str, str, Json, str], ...] = (
         ("clock_behind", "a clock that is 120 s behind", {"now_s": now + TOKEN_SKEW_S}, "RL-AUTH-014"),
