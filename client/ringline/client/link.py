@@ -12,27 +12,23 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from email.message import Message
 from typing import Final, Protocol, TypeVarTuple, final
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
-from websockets.http11 import Response
-from websockets.typing import Subprotocol
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from ringline.client.backoff import Backoff
-from ringline.client.exchange import Answer, unreachable
-from ringline.client.http import RelayHttp, problem_of
-from ringline.protocol import closes, codec
-from ringline.protocol.closes import POLICY, POLICY_REASONS, PROTOCOL_ERROR, may_reconnect, read_retry
-from ringline.protocol.errors import FrameError, HttpProblem, RinglineError, TransportError, TrustError
+from ringline.client.dial import CLOSE_S, Dialler, FinalError
+from ringline.client.http import RelayHttp
+from ringline.protocol import codec
+from ringline.protocol.closes import POLICY
+from ringline.protocol.errors import FrameError, RinglineError
 from ringline.protocol.frames import Direction, Frame
 from ringline.protocol.limits import (
     CALLER_FRAME_BYTES,
     LISTENER_FRAME_BYTES,
     PING_INTERVAL_MS,
     PING_TIMEOUT_MS,
-    SUBPROTOCOL,
     UNDECODABLE_FRAMES,
 )
 from ringline.protocol.whereabouts import whereabouts
@@ -40,13 +36,9 @@ from ringline.protocol.whereabouts import whereabouts
 __all__ = ["Link", "LinkUser"]
 
 _log: Final = logging.getLogger(__name__)
-# The WebSocket package logs whole handshakes at debug level, log-in token included.
-_silent: Final = logging.Logger("ringline.websocket", level=logging.CRITICAL + 1)
 
 _Args = TypeVarTuple("_Args")
 
-_OPEN_S: Final = 15.0
-_CLOSE_S: Final = 3.0
 _WAITING_BYTES: Final = 64 * 1_048_576
 
 # An incoming_call is a caller's frame whose clear members the relay wrote anew, and shorter.
@@ -92,13 +84,13 @@ class Link:
         ping_timeout_s: float = PING_TIMEOUT_MS / 1_000,
     ) -> None:
         """Nothing is dialled before `start`."""
-        self._http = http
         self._path = path
         self._direction: Direction = direction
+        ping = (ping_interval_s, ping_timeout_s)
+        self._dialler = Dialler(http, path, max_bytes=_MAX_BYTES[direction], ping=ping)
         self._user = user
         self._backoff = backoff or Backoff(random.random)
         self._monotonic = monotonic
-        self._ping = (ping_interval_s, ping_timeout_s)
         self._task: asyncio.Task[None] | None = None
         self._socket: ClientConnection | None = None
         self._waiting: deque[bytes] = deque()
@@ -107,7 +99,6 @@ class Link:
         self._sent = asyncio.Event()
         self._sent.set()
         self._hurry = asyncio.Event()
-        self._ever_opened = False
         self.damaged = 0
         """Frames of the relay that could not be read, over all connections."""
 
@@ -155,7 +146,7 @@ class Link:
         socket = self._socket
         if socket is not None:
             with contextlib.suppress(WebSocketException, OSError, TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
+                async with asyncio.timeout(CLOSE_S):
                     await self._sent.wait()
                     await socket.close()
         self._task.cancel()
@@ -174,8 +165,8 @@ class Link:
         while True:
             hint_s: float | None = None
             try:
-                socket = await self._dial()
-            except _Final as final_error:
+                socket = await self._dialler.dial()
+            except FinalError as final_error:
                 self._tell(self._user.ended, final_error.error)
                 return
             except RinglineError as error:
@@ -183,11 +174,10 @@ class Link:
                 if error.retry_after_ms is not None:
                     hint_s = error.retry_after_ms / 1_000
             else:
-                self._ever_opened = True
                 self._backoff.opened(self._monotonic())
                 try:
                     cause = await self._use(socket)
-                except _Final as final_error:
+                except FinalError as final_error:
                     self._tell(self._user.ended, final_error.error)
                     return
                 if cause.retry_after_ms is not None:
@@ -198,78 +188,6 @@ class Link:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await self._hurry.wait()
-
-    async def _dial(self) -> ClientConnection:
-        """Return an open connection. Raises `_Final` or what may be retried."""
-        attempt = 0
-        while True:
-            try:
-                return await self._dial_once()
-            except InvalidStatus as error:
-                answer = _answer(error.response)
-                if answer.status == 401:
-                    try:
-                        if await self._http.recover(attempt, answer.header("Date")):
-                            attempt += 1
-                            continue
-                    except HttpProblem as problem:
-                        raise _Final(problem) from error
-                raise self._refused(answer) from error
-            except InvalidHandshake:
-                raise self._first(_dropped(self._http, None)) from None
-            except TimeoutError:
-                raise TransportError(
-                    f"the relay at {self._http.address.base_url} did not answer the WebSocket handshake",
-                    next_step="look at the relay and at the proxies in front of it",
-                ) from None
-            except OSError as error:
-                raise unreachable(self._http.address, error) from error
-            except (WebSocketException, EOFError, ValueError):
-                raise self._first(_dropped(self._http, None)) from None
-
-    async def _dial_once(self) -> ClientConnection:
-        address = self._http.address
-        token = self._http.token("GET", self._path.partition("?")[0])
-        socket = await _Connect(
-            address.ws_url(self._path),
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            compression=None,
-            additional_headers={"Authorization": f"Bearer {token}"},
-            user_agent_header="ringline",
-            proxy=None,
-            open_timeout=_OPEN_S,
-            ping_interval=self._ping[0],
-            ping_timeout=self._ping[1],
-            close_timeout=_CLOSE_S,
-            max_size=_MAX_BYTES[self._direction],
-            logger=_silent,
-            **({"ssl": self._http.tls} if address.is_secure else {}),
-        )
-        if socket.subprotocol != SUBPROTOCOL:
-            await socket.close(PROTOCOL_ERROR)
-            raise self._first(
-                TransportError(
-                    f"what answers at {address.base_url} did not agree to {SUBPROTOCOL}",
-                    code="version_unsupported",
-                    next_step="check --relay, and that both sides run a current Ringline",
-                )
-            )
-        return socket
-
-    def _refused(self, answer: Answer) -> RinglineError:
-        """What to raise for a handshake that was answered with a status."""
-        error = problem_of(self._http.address, "the connection", answer)
-        if answer.status == 426 or (answer.status in (200, 400) and not isinstance(error, HttpProblem)):
-            return self._first(_dropped(self._http, answer.status))
-        if answer.status in (429, 500, 502, 503, 504):
-            return error
-        if isinstance(error, HttpProblem):
-            return _Final(error)
-        return self._first(error)
-
-    def _first(self, error: RinglineError) -> RinglineError:
-        """Final at the first dial, where it is a mistake in the set-up; later on a matter of waiting."""
-        return error if self._ever_opened else _Final(error)
 
     async def _use(self, socket: ClientConnection) -> RinglineError:
         """Pump until the connection ends and return why it did."""
@@ -293,7 +211,7 @@ class Link:
                 socket.transport.abort()
             if (damaged := self.damaged - damaged_before) > 1:
                 _log.warning("that connection had %d frames that cannot be read", damaged)
-        return _why_closed(self._http, socket)
+        return self._dialler.why_closed(socket)
 
     async def _read(self, socket: ClientConnection) -> None:
         damaged = 0
@@ -345,66 +263,3 @@ class Link:
             call(*args)
         except Exception as error:
             _log.error("a frame was not handled: %s", whereabouts(error))
-
-
-class _Connect(connect):
-    """A dial that follows no redirect: the log-in token is for this relay alone."""
-
-    def process_redirect(self, exc: Exception) -> Exception:
-        return exc
-
-
-class _Final(RinglineError):
-    """Wraps an error after which the link does not dial again."""
-
-    def __init__(self, error: RinglineError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def _answer(response: Response) -> Answer:
-    headers = Message()
-    for name, value in response.headers.raw_items():
-        headers[name] = value
-    return Answer(response.status_code, headers, bytes(response.body or b""))
-
-
-def _dropped(http: RelayHttp, status: int | None) -> TransportError:
-    seen = "without finishing it" if status is None else f"with HTTP {status}"
-    return TransportError(
-        f"{http.address.base_url} answered the WebSocket upgrade {seen}: "
-        "probably a proxy in front of the relay drops the Upgrade header. Nothing was sent.",
-        next_step="let the proxy pass Upgrade and Connection on (nginx: proxy_http_version 1.1; "
-        "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;)",
-    )
-
-
-def _why_closed(http: RelayHttp, socket: ClientConnection) -> RinglineError:
-    """What the end of a connection means (protocol §2 "Close codes"). Raises `_Final` for the final ones."""
-    code, reason = socket.close_code, socket.close_reason or ""
-    error = _closed(http.address.base_url, code, reason)
-    if may_reconnect(code):
-        return error
-    raise _Final(error)
-
-
-def _closed(url: str, code: int | None, reason: str) -> RinglineError:
-    match code:
-        case closes.REPLACED:
-            return TransportError(
-                "another connection of the same instance took this one's place",
-                next_step="end one of the two processes that use the same journal",
-            )
-        case closes.REVOKED:
-            return TrustError(
-                "the relay closed the connection because this identity's keys were revoked",
-                code="revoked",
-                next_step="publish a new card, or a new identity: ringline init",
-            )
-        case closes.GOING_AWAY:
-            return TransportError(f"the relay at {url} is going away", retry_after_ms=read_retry(reason))
-        case closes.POLICY:
-            told = reason if reason in POLICY_REASONS else "policy"
-            return TransportError(f"the relay at {url} closed the connection: {told}")
-        case _:
-            return TransportError(f"the connection to the relay at {url} broke")

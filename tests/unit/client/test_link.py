@@ -503,7 +503,7 @@ async def test_a_refused_port_is_dialled_again_and_told_each_time(tmp_path: Path
         pass
     user.told.clear()
     fresh = Link(
-        link._http, "/v1/call/bob", "relay_to_caller", user, backoff=Backoff(lambda: 0.0, base_s=0.01)
+        link._dialler._http, "/v1/call/bob", "relay_to_caller", user, backoff=Backoff(lambda: 0.0, base_s=0.01)
     )
     fresh.start()
     await user.until("lost", 2)
