@@ -36,6 +36,7 @@ _ENDED: Final[dict[RelayCode, str]] = {
     "unauthorized": "this identity was revoked while the call ran (the relay says so).",
     "protocol_error": "{peer} does not know you, or could not open the call (the relay says so).",
 }
+_OF_THE_LOG: Final = frozenset({"log_forked", "log_unproven"})
 _SAME_ID: Final = "do not send it anew without the same message_id, {id}: it could run twice"
 _REFUSED_ALREADY: Final = re.compile(r"[.\s]*Nothing was [^.]*\.?\s*\Z")
 _TOLD_AS: Final = (TransportError, HttpProblem, ConfigError)
@@ -89,7 +90,7 @@ def forged(error: RinglineError) -> bool:
             return True  # delivered by a relay that does not know the card which signed it
         case TrustError(code=code):
             # What the relay's key log does not bear out is the relay's doing, and no word of a forger.
-            return code not in ("revoked", "log_forked", "log_unproven")
+            return code != "revoked" and code not in _OF_THE_LOG
         case _:
             return isinstance(error, CannotOpen | ProtocolError | BadSignature | WeakKey)
 
@@ -110,6 +111,12 @@ def not_taken(
             "the call may have run. Ask the relay's operator."
         )
         return unopened
+    kept_there = f"{may_have_run} The answer is not lost: the relay keeps it {kept}."
+    if isinstance(error, TrustError) and error.code in _OF_THE_LOG:
+        # As it is: it may name evidence, and says what to do about the relay.
+        error.call_id, error.message_id, error.still_true = call_id, message_id, kept_there
+        error.args = (f"an answer of {peer} is here, and it could not be checked: {error}",)
+        return error
     if isinstance(error, TrustError):
         return TrustError(
             f"the answer that the relay delivered is signed by a key that {peer} has revoked since; "
@@ -128,7 +135,7 @@ def not_taken(
         call_id=call_id,
         message_id=message_id,
         retry_after_ms=error.retry_after_ms,
-        still_true=f"{may_have_run} The answer is not lost: the relay keeps it {kept}.",
+        still_true=kept_there,
         next_step=again,
     )
 

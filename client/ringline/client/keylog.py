@@ -268,17 +268,17 @@ class KeyLog:
         now = self._clock.own_ms()
         if history is None or told is None or not self._is_news(handle, told, now):
             return
+        self._heard_at[handle] = now
         try:
-            await self._compare(history, handle, told, now)
+            await self._compare(history, handle, told)
         except (TrustError, ConfigError) as error:
             self._note(_sentences(error))
         except RinglineError:
             # The relay is away; the next time that the two speak, they compare what there is then.
             pass
 
-    async def _compare(self, history: LogHistory, handle: str, told: View, now: int) -> None:
+    async def _compare(self, history: LogHistory, handle: str, told: View) -> None:
         async with self._turn:
-            self._heard_at[handle] = now
             seen = history.seen
             if seen is None or told.size > seen.size:
                 seen = await history.refresh()

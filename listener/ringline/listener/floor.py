@@ -4,17 +4,19 @@ The order is always: commit, then say, then do. What the journal cannot take is 
 is tried again, because the one thing a listener must not do is to promise what a crash would take back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, final
 
+from msgspec import UnsetType
+
 from ringline.listener.effects import Effect, Job, Note, Produced, Result, Run, Stop
 from ringline.listener.entries import ContextClaim, ContextTurn, End, JournalError, Offer, Records
 from ringline.listener.line import Line
-from ringline.listener.outcomes import NO_JOURNAL, answered, failed, lost
+from ringline.listener.outcomes import NO_JOURNAL, answered, failed, lost, viewed
 from ringline.listener.work import Cause, Desk, Settlement, Stage, Work
-from ringline.protocol.bodies import FailureCode, link
+from ringline.protocol.bodies import Checkpoint, FailureCode, link
 from ringline.protocol.frames import Phase
 from ringline.protocol.instant import Instant
 
@@ -36,17 +38,30 @@ class Floor:
     """Where work is done. Every method returns effects, to be performed in order."""
 
     def __init__(
-        self, records: Records, line: Line, *, capacity: int, bound_ms: int, patience_ms: int
+        self,
+        records: Records,
+        line: Line,
+        *,
+        capacity: int,
+        bound_ms: int,
+        patience_ms: int,
+        kt: Callable[[], Checkpoint | UnsetType],
     ) -> None:
         """Work on at most ``capacity`` messages at once, on each for at most ``bound_ms``.
 
-        What is asked to stop is given ``patience_ms`` before somebody is told that it does not.
+        What is asked to stop is given ``patience_ms`` before somebody is told that it does not. ``kt`` is
+        this side's view of the key log at the time.
         """
         self.desk = Desk(capacity)
         self._records = records
         self._line = line
         self._bound = bound_ms
         self._patience = patience_ms
+        self._kt = kt
+
+    def viewed(self, end: End) -> End:
+        """Return an end as it is committed and told: with this side's view of the key log."""
+        return viewed(end, self._kt())
 
     # --- beginning
 
@@ -164,7 +179,8 @@ class Floor:
             return self.end(work, lost("the listener stopped the work before it was done"), now)
         if not isinstance(result, Produced):
             return self.end(work, failed(result.code, result.detail), now)
-        end = answered(result, task=work.plan.task, context_id=work.context_id, turn=work.turn)
+        # Before it is linked to: the bytes that a next turn names are those that were sealed.
+        end = self.viewed(answered(result, task=work.plan.task, context_id=work.context_id, turn=work.turn))
         turn = None
         if end.json is not None and end.terminal == "completed" and work.context_id and work.turn:
             turn = ContextTurn(work.context_id, work.turn, link(end.json))
@@ -172,6 +188,7 @@ class Floor:
 
     def end(self, work: Work, end: End, now: Instant, turn: ContextTurn | None = None) -> list[Effect]:
         """Commit the outcome, tell it to every call of the work, and free its place."""
+        end = self.viewed(end)
 
         def commit() -> None:
             self._records.finish(work.entry_id, end, turn=turn, now=now.wall)
@@ -193,7 +210,7 @@ class Floor:
         def tell(offer: Offer) -> list[Effect]:
             if offer.call_id in phases:
                 return self._line.cancelled(offer.call_id, phases[offer.call_id])
-            return self._line.tell(offer, cancelled_for_another())
+            return self._line.tell(offer, self.viewed(cancelled_for_another()))
 
         return self._settle(work, Settlement(commit, tell), now)
 

@@ -82,6 +82,7 @@ class Intake:
 
     def finish(self, entry: Entry, end: End, now: Instant) -> list[Effect]:
         """Commit and tell an outcome without any work; when it cannot be committed, it is not told."""
+        end = self._floor.viewed(end)
         try:
             self._records.finish(entry.id, end, turn=None, now=now.wall)
         except JournalError as error:

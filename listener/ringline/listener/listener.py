@@ -37,6 +37,7 @@ from ringline.client import (
     Account,
     Contacts,
     Home,
+    KeyLog,
     Passphrase,
     Peers,
     RelayAddress,
@@ -377,14 +378,18 @@ class Listener:
         account, is_new = opened
         http = RelayHttp(self.address, account, clock)
         contacts = Contacts(home, home.contacts_file(self.address))
-        peers = Peers(self.address, http, contacts, clock, trust_new=self._trust_new, note=self._note)
+        log = KeyLog(home, http, clock, self._note)
+        peers = Peers(
+            self.address, http, contacts, clock, trust_new=self._trust_new, note=self._note, log=log
+        )
         for contact in self._contacts:
             peers.add(contact)
         self.access.contacts = lambda handle: contacts.pin(self.address.realm, handle)
         reception = Reception(Invitations(home, account, http, contacts), self._note)
         path = home.journal_file(self.address, self.name) if self._journal else None
-        with Journal(path) as journal:
-            await http.info()
+        with contextlib.closing(log), Journal(path) as journal:
+            told = [contact.log for contact in self._contacts if contact.log is not None]
+            await log.greet(await http.info(), told)
             await http.publish()
             await self._let_in(http)
             await reception.meet()
@@ -407,6 +412,7 @@ class Listener:
                 note=self._note,
                 ready=ready,
                 reception=reception,
+                log=log,
             )
             with self._lock:
                 self._wire = (asyncio.get_running_loop(), service)

@@ -20,6 +20,7 @@ from ringline.protocol.errors import (
     ConfigError,
     EncodingError,
     HttpProblem,
+    LogForked,
     RinglineError,
     TransportError,
     TrustError,
@@ -74,8 +75,8 @@ class Opener:
                 self._note(str(refusal))
         except CannotOpen:
             self._note(f"a call from {frame.from_} was refused: it does not open")
-        except (TransportError, HttpProblem, ConfigError) as error:
-            # Of the way to the relay or of this computer, and no word against the caller.
+        except (TransportError, HttpProblem, ConfigError, LogForked) as error:
+            # Of the relay, the way to the relay or of this computer, and no word against the caller.
             self._note(f"a call from {frame.from_} could not be checked: {error}")
             return Unchecked()
         except RinglineError as error:

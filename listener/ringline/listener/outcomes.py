@@ -6,23 +6,26 @@ the work is not run again. So every check that a seal or a peer would make is ma
 
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace as with_members
 
 from ringline.listener.effects import Produced
 from ringline.listener.entries import End
 from ringline.protocol.bodies import (
+    Checkpoint,
     Failure,
     FailureCode,
     Outcome,
     Reply,
     cut_detail,
+    decode_outcome,
     encode_outcome,
 )
 from ringline.protocol.envelope import HEAD_BYTES
 from ringline.protocol.errors import BodyError, MessageTooLarge
 from ringline.protocol.limits import OFFERS, OUTCOME_CAP_BYTES
 
-__all__ = ["NO_JOURNAL", "answered", "failed", "lost"]
+__all__ = ["NO_JOURNAL", "answered", "failed", "lost", "viewed"]
 
 NO_JOURNAL: Final = "this listener cannot keep its journal; nothing was run"
 """What a caller is told when the journal takes nothing."""
@@ -69,6 +72,21 @@ def failed(code: FailureCode, detail: str | None = None, *, offered: tuple[str, 
 def lost(detail: str, code: FailureCode = "agent_error") -> End:
     """Return the end of work that may have run and of which nothing more is known."""
     return _failure("indeterminate_execution", code, detail, ())
+
+
+def viewed(end: End, kt: Checkpoint | UnsetType) -> End:
+    """Return the end with this side's view of the key log in it, for its caller to compare (envelope §7).
+
+    One that has a view keeps it: the bytes of an outcome are the same for every call that gets it. One that
+    would not fit goes without.
+    """
+    if end.json is None or kt is UNSET:
+        return end
+    outcome = decode_outcome(end.json)
+    if outcome.kt is not UNSET:
+        return end
+    json = encode_outcome(with_members(outcome, kt=kt))
+    return end if len(json) + HEAD_BYTES > OUTCOME_CAP_BYTES else End(json, end.terminal, end.reason)
 
 
 def _failure(reason: str, code: FailureCode, detail: str | None, offered: tuple[str, ...]) -> End:

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, cast, final
 
-from ringline.client import Account, Background, Link, Peers, RelayClock, RelayHttp
+from msgspec import UNSET
+
+from ringline.client import Account, Background, KeyLog, Link, Peers, RelayClock, RelayHttp
 from ringline.client.backoff import Backoff
 from ringline.listener.catalogue import Catalogue
 from ringline.listener.effects import (
@@ -53,6 +55,7 @@ _log: Final = logging.getLogger(__name__)
 _KEYS_EVERY_S: Final = 60.0
 _CONTEXT_BYTES: Final = 16
 _STOP_MORE_S: Final = 4.0
+_LOOK_AT_LOG_S: Final = 300.0
 
 
 @final
@@ -86,11 +89,13 @@ class Service:
         note: Callable[[str], None],
         ready: Callable[[], None],
         reception: Reception | None = None,
+        log: KeyLog | None = None,
     ) -> None:
         """Made in the event loop it will live in.
 
         ``place`` is where functions run. ``note`` is told what the owner should know, ``ready``
-        that the first connection stands; ``reception`` knows who has taken an invite up.
+        that the first connection stands; ``reception`` knows who has taken an invite up, ``log`` is
+        the relay's key log.
         """
         self._account = account
         self._http = http
@@ -108,7 +113,9 @@ class Service:
             bound_ms=options.bound_ms,
             patience_ms=options.patience_ms,
             not_before=None if journal.persistent else boot + ENVELOPE_SKEW_MS,
+            kt=lambda: UNSET if log is None else log.kt,
         )
+        self._log = log
         meet = None if reception is None else reception.meet
         self._opener = Opener(account, peers, clock, catalogue.access, self._note, meet)
         self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
@@ -135,6 +142,8 @@ class Service:
         """
         self._link.start()
         keys = asyncio.get_running_loop().create_task(self._keep_keys())
+        if self._log is not None:
+            self._tasks.start(self._log.watch(_LOOK_AT_LOG_S))
         self._arm()
         try:
             await self._finished
@@ -259,6 +268,9 @@ class Service:
         except Exception as error:  # nothing of a peer's making may leave a call without an answer
             _log.error("a call could not be opened: %s", whereabouts(error))
             opened = Unchecked()
+        if self._log is not None and isinstance(opened, Opened):
+            # Nobody waits for it: the call is its caller's, whatever the relay shows to whom.
+            self._tasks.start(self._log.heard(frame.from_, opened.json))
         self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
 
     def _ended(self, entry_id: int, result: Result, stopped: bool) -> None:

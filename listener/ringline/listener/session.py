@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace as replace_members
 
 from ringline.listener.effects import (
@@ -36,7 +36,7 @@ from ringline.listener.line import Line
 from ringline.listener.outcomes import NO_JOURNAL, failed
 from ringline.listener.recall import DEATHS, TAIL_MS, Recall
 from ringline.listener.work import Cause, Stage
-from ringline.protocol.bodies import Request, decode_request
+from ringline.protocol.bodies import Checkpoint, Request, decode_request
 from ringline.protocol.errors import BodyError, MessageTooLarge
 from ringline.protocol.frames import (
     CallError,
@@ -83,19 +83,20 @@ class Session:
         bound_ms: int = WORK_BOUND_MS,
         patience_ms: int = PATIENCE_MS,
         not_before: int | None = None,
+        kt: Callable[[], Checkpoint | UnsetType] = lambda: UNSET,
     ) -> None:
         """Begin without a connection.
 
         ``capacity`` is how many messages are worked on at once, each for at most ``bound_ms`` and, when it
         is to stop, ``patience_ms`` more; ``mint`` makes context ids. ``not_before`` (Unix ms) is for a
         listener whose journal did not survive: what was sealed up to then may have run before, and is
-        refused (envelope §3.9).
+        refused (envelope §3.9). ``kt`` is this side's view of the key log, which goes into every outcome.
         """
         self._records = records
         self._not_before = not_before
         self._line = Line()
         self._floor = Floor(
-            records, self._line, capacity=capacity, bound_ms=bound_ms, patience_ms=patience_ms
+            records, self._line, capacity=capacity, bound_ms=bound_ms, patience_ms=patience_ms, kt=kt
         )
         self._intake = Intake(records, self._line, self._floor, judge, mint)
         self._recall = Recall(records, self._line, self._floor, self._intake)
@@ -234,7 +235,7 @@ class Session:
     def _refuse(self, offer: Offer, end: End) -> list[Effect]:
         """Refuse a call under a seal without taking it: from ``accepted`` (envelope §3.7)."""
         self._floor.close(offer.call_id)
-        return self._line.accepted(offer.call_id) + self._line.tell(offer, end)
+        return self._line.accepted(offer.call_id) + self._line.tell(offer, self._floor.viewed(end))
 
     def _join(self, entry: Entry, offer: Offer, now: Instant, *, hold: bool) -> list[Effect]:
         """Give a further call of a known message its part in the work or its outcome (envelope §3.9).
