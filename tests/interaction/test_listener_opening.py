@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 
 from ringline.client import Account, Contacts, Home, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.listener import opening
-from ringline.listener.catalogue import Access
+from ringline.listener.access import Access
 from ringline.listener.effects import Opened, Unchecked
 from ringline.listener.opening import Opener
 from ringline.protocol.encoding import b64decode, b64encode
@@ -164,7 +164,10 @@ class TestStep2:
         )
         stage.notes.clear()
         assert await opener.open(frame) is None
-        assert stage.notes == ["a call from mallory was refused: let it in with --allow mallory"]
+        assert stage.notes == [
+            "a call from mallory was refused: let it in with --allow mallory, "
+            "or invite its owner: ringline invite"
+        ]
 
     async def test_on_the_development_realm_a_new_caller_is_pinned_with_a_note(self, stage: Stage) -> None:
         await stage.open(await stage.frame())

@@ -45,7 +45,7 @@ class ListenerMachine(RuleBasedStateMachine):
         self.talk = Talk(
             Shelf(self.folder / "journal.db"),
             capacity=CAPACITY,
-            judge=lambda request, handle: Task(stoppable=request.message != "four"),
+            judge=lambda request, handle, call_id: Task(stoppable=request.message != "four"),
         )
         self.leases = iter(range(1, 100_000))
         self.live: dict[str, str | None] = {}

@@ -100,7 +100,7 @@ class Talk:
 
     shelf: Shelf
     capacity: int = 2
-    judge: Judge = lambda request, handle: Task()
+    judge: Judge = lambda request, handle, call_id: Task()
     bound_ms: int = 300_000
     not_before: int | None = None
     now: Instant = field(default_factory=lambda: Instant(NOW, 1_000_000))

@@ -1,17 +1,21 @@
 """Policy: who is let in, and what becomes of what they ask (envelope §3.7 steps 2 and 9)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec import UNSET
 
-from ringline.listener.catalogue import Access, Catalogue, Errand
+from ringline.client.contacts import Pin
+from ringline.listener.access import Access
+from ringline.listener.catalogue import Catalogue, Errand
 from ringline.listener.effects import Produced, Refusal
 from ringline.listener.runtime import Command
 from ringline.listener.tasks import Call, make_task
 from ringline.protocol.bodies import Request
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.limits import OFFERS
+from ringline_testing.agents import NOW_MS, REALM, agent
 
 ANYONE = Access(None)
 
@@ -126,3 +130,104 @@ def test_names_are_unique_and_as_many_as_may_be_told() -> None:
     with pytest.raises(ConfigError):
         catalogue.add(make_task(review, name="one-too-many"))
     assert len(catalogue.offers()) == OFFERS
+
+
+# --- what the owner's contacts say
+
+
+def pin(**members: Any) -> Pin:
+    """Return what is known of alice."""
+    values: dict[str, Any] = {
+        "realm": REALM,
+        "handle": "alice",
+        "ipk": agent("alice").identity.public,
+        "source": "invite",
+        "first_seen": NOW_MS,
+    }
+    return Pin(**(values | members))
+
+
+def book(known: Pin | None) -> Any:
+    return lambda handle: known if known is not None and handle == known.handle else None
+
+
+def asked(catalogue: Catalogue, call_id: str) -> object:
+    """Judge a call of alice for the task `review`, with arguments that fit."""
+    return catalogue(Request(message="x", task="review", args={"diff": "d"}), "alice", call_id)
+
+
+class TestContacts:
+    @pytest.mark.parametrize(
+        ("state", "allow", "admitted"),
+        [
+            ("allowed", frozenset[str](), True),
+            ("pending", frozenset[str](), False),
+            ("blocked", frozenset[str](), False),
+            ("pending", frozenset({"alice"}), True),
+            ("blocked", frozenset({"alice"}), False),
+            ("pending", None, True),
+            ("blocked", None, False),
+        ],
+    )
+    def test_a_contact_is_let_in_as_it_says(
+        self, state: str, allow: frozenset[str] | None, admitted: bool
+    ) -> None:
+        access = Access(allow, contacts=book(pin(state=state)))
+        assert access.admits("alice") is admitted
+
+    def test_a_task_that_was_not_granted_is_as_good_as_none(self) -> None:
+        catalogue = Catalogue(Access(frozenset(), contacts=book(pin(state="allowed", tasks=("review",)))))
+        catalogue.add(make_task(review))
+        catalogue.add(make_task(review, name="secret"))
+        assert judged(catalogue, task="secret") == Refusal("task_unknown", offered=("review",))
+        assert judged(catalogue, task="no-such") == Refusal("task_unknown", offered=("review",))
+        assert isinstance(asked(catalogue, "1"), Errand)
+        listed = judged(catalogue, query="tasks")
+        assert isinstance(listed, Errand)
+        assert isinstance(listed.what, Produced)
+        assert listed.what.text == "review"
+        assert [offer.id for offer in listed.what.offered or ()] == ["review"]
+
+    def test_whoever_is_named_at_the_start_may_call_every_task(self) -> None:
+        access = Access(frozenset({"alice"}), contacts=book(pin(state="allowed", tasks=("review",))))
+        assert access.tasks("alice") is None
+
+    def test_a_budget_is_so_many_calls_an_hour(self) -> None:
+        now = [0]
+        access = Access(
+            frozenset(), contacts=book(pin(state="allowed", calls_per_hour=2)), clock=lambda: now[0]
+        )
+        assert access.charge("alice", "one") is None
+        now[0] = 10 * 60_000
+        assert access.charge("alice", "two") is None
+        # The same call again costs nothing: it may be judged anew after a loss.
+        assert access.charge("alice", "one") is None
+        refusal = access.charge("alice", "three")
+        assert refusal is not None
+        assert (refusal.code, refusal.detail) == (
+            "busy",
+            "you have used up your 2 calls an hour; the next is free in 50 min",
+        )
+        now[0] = 60 * 60_000
+        assert access.charge("alice", "three") is None
+        assert access.charge("alice", "four") is not None
+
+    def test_what_is_refused_costs_nothing(self) -> None:
+        access = Access(frozenset(), contacts=book(pin(state="allowed", calls_per_hour=1)))
+        catalogue = Catalogue(access)
+        catalogue.add(make_task(review))
+        for number in range(3):
+            assert isinstance(catalogue(Request(message="x", task="none"), "alice", str(number)), Refusal)
+        assert isinstance(asked(catalogue, "4"), Errand)
+        refusal = asked(catalogue, "5")
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "busy"
+
+    def test_nobody_is_let_in_by_guess(self) -> None:
+        def damaged(handle: str) -> Pin | None:
+            raise ConfigError("the file is damaged")
+
+        catalogue = Catalogue(Access(None, contacts=damaged))
+        refusal = judged(catalogue)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "busy"

@@ -83,7 +83,9 @@ class TestRefusals:
     """envelope §3.7: authenticated refusals are sealed, from ``accepted``, and start nothing."""
 
     def test_policy_is_applied_to_what_was_opened(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Refusal("task_unknown", offered=("review",)))
+        talk = Talk(
+            shelf, judge=lambda request, handle, call_id: Refusal("task_unknown", offered=("review",))
+        )
         assert talk.call() == ["accepted call-1", "outcome call-1 task_unknown"]
         failure = talk.outcomes["call-1"].failure
         assert failure is not UNSET
@@ -92,7 +94,7 @@ class TestRefusals:
     def test_policy_is_asked_with_caller_and_request(self, shelf: Shelf) -> None:
         asked: list[tuple[str, str]] = []
 
-        def judge(request: Request, handle: str) -> Refusal:
+        def judge(request: Request, handle: str, call_id: str) -> Refusal:
             asked.append((handle, request.message))
             return Refusal("blocked")
 
@@ -126,7 +128,7 @@ class TestRefusals:
         assert talk.call("call-2", iat=boot + 120_001)[-1] == "run call-2"
 
     def test_a_refused_message_gets_the_same_answer_again(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Refusal("blocked"))
+        talk = Talk(shelf, judge=lambda request, handle, call_id: Refusal("blocked"))
         talk.call()
         talk.reconnect()
         assert talk.offer() == ["outcome call-1 blocked"]
@@ -356,7 +358,7 @@ class TestCancel:
         assert talk.refused() == ["rejected call-1"]
 
     def test_right_behind_a_call_that_policy_refuses(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Refusal("blocked"))
+        talk = Talk(shelf, judge=lambda request, handle, call_id: Refusal("blocked"))
         talk.offer()
         talk.cancel()
         assert talk.opened() == ["accepted call-1", "outcome call-1 blocked"]
@@ -402,7 +404,7 @@ class TestCancel:
         assert talk.done(stopped=True) == ["outcome call-1 reply"]
 
     def test_a_plain_function_is_answered_for_when_it_returns(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Task(stoppable=False))
+        talk = Talk(shelf, judge=lambda request, handle, call_id: Task(stoppable=False))
         talk.call()
         talk.cancel()
         assert talk.later(10 * PATIENCE_MS) == []
@@ -542,7 +544,7 @@ class TestBounds:
         assert talk.broke(stopped=True) == ["cancelled call-1 running"]
 
     def test_a_bound_while_its_cancellation_is_awaited(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Task(stoppable=False))
+        talk = Talk(shelf, judge=lambda request, handle, call_id: Task(stoppable=False))
         talk.call()
         talk.cancel()
         assert talk.later(300_000) == []
@@ -643,7 +645,7 @@ class TestConversations:
         assert talk.call("call-3", message=3, say={"turn": 1})[-1] == "run call-3"
 
     def test_a_task_that_does_not_converse_takes_no_turns(self, shelf: Shelf) -> None:
-        talk = Talk(shelf, judge=lambda request, handle: Task(converses=False))
+        talk = Talk(shelf, judge=lambda request, handle, call_id: Task(converses=False))
         talk.call("call-1", message=1)
         talk.done("call-1")
         reply = talk.outcomes["call-1"].reply
