@@ -154,7 +154,7 @@ async def test_a_list_shows_calls_of_both_modes_newest_first_page_by_page() -> N
 
 
 def connection_of(relay: RelayServer) -> sqlite3.Connection:
-    connection = relay._calls._connection
+    connection = relay._calls._file.connection
     assert connection is not None
     return connection
 

@@ -170,7 +170,7 @@ async def test_a_file_that_is_damaged_while_the_relay_runs_is_told_and_sync_call
     ):
         first = await submit(alice, line)
         relay._calls.shrink()
-        connection = relay._calls._connection
+        connection = relay._calls._file.connection
         assert connection is not None
         connection.execute("PRAGMA cache_size=0")
         connection.execute("PRAGMA shrink_memory")

@@ -69,7 +69,7 @@ async def test_for_a_proxys_guests_there_are_no_metrics(header: str) -> None:
 
 async def test_an_erasure_that_fails_is_a_warning_for_whoever_runs_the_relay(tmp_path: Path) -> None:
     async with running_relay(db=tmp_path / "relay.db") as relay:
-        upkeep = relay._calls._upkeep
+        upkeep = relay._calls._file.upkeep
         assert upkeep is not None
         upkeep.trouble = "the database refuses its upkeep"
         ready = await exchange(relay.port, "GET", "/readyz")

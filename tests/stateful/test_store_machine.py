@@ -44,8 +44,8 @@ class SqliteSubject:
         self._generation += 1
         after = self._folder / f"{self._generation}.db"
         lost = self.store
-        assert lost._upkeep is not None
-        lost._upkeep.stop()  # else it could move the log into the file between the two copies
+        assert lost._file.upkeep is not None
+        lost._file.upkeep.stop()  # else it could move the log into the file between the two copies
         for suffix in ("", "-wal"):
             shutil.copyfile(f"{before}{suffix}", f"{after}{suffix}")
         self.store = self._open()
@@ -53,7 +53,7 @@ class SqliteSubject:
 
     def fail_after(self, steps: int | None) -> None:
         """SQLite gives up in the middle of a statement, at any instruction of it."""
-        connection = self.store._connection
+        connection = self.store._file.connection
         assert connection is not None
         if steps is None:
             connection.set_progress_handler(None, 1)

@@ -13,20 +13,18 @@ import operator
 import sqlite3
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, Literal, final
 
 from msgspec.structs import replace
 
-from ringline.protocol.errors import RinglineError
 from ringline.protocol.lifecycle import State
 from ringline.protocol.limits import DAY_MS
 from ringline.relay import call_records
+from ringline.relay.call_file import CallFile
 from ringline.relay.call_records import INSERT, SELECT, Record, Value, calls_of, page_of, whole
 from ringline.relay.call_repair import repair_calls
 from ringline.relay.call_store import (
     CallRow,
-    DuplicateCall,
     Held,
     Page,
     StaleCall,
@@ -39,9 +37,8 @@ from ringline.relay.call_store import (
 )
 from ringline.relay.call_turn import CallTurn, KnownCounters, added
 from ringline.relay.clock import system_clock
-from ringline.relay.database import MEMORY, connect, prepare, unusable
 from ringline.relay.store import StoreError
-from ringline.relay.upkeep import ERASED_WITHIN_S, Gate, Upkeep
+from ringline.relay.upkeep import ERASED_WITHIN_S
 
 __all__ = ["SqliteCalls"]
 
@@ -78,73 +75,44 @@ class SqliteCalls:
         """
         self.path = path
         self._now = now
-        self._gate = Gate()
-        self._upkeep: Upkeep | None = None
-        self._connection: sqlite3.Connection | None = None
-        self._open = False
-        self._failed = False
+        self._file = CallFile(path, busy_timeout=busy_timeout, erased_within=erased_within)
         self._turn = CallTurn()
         self._known = KnownCounters()
-        self._seq = self._committed = 0
         try:
-            self._connection = connect(path, busy_timeout)
-            prepare(self._connection, path)
-            # Zeros are written over what is deleted, in whole pages too.
-            self._connection.execute("PRAGMA secure_delete=ON")
-            self._connection.execute("PRAGMA wal_autocheckpoint=0")
             self._seq = self._committed = self._last_seq()
-            if path != MEMORY:
-                self._upkeep = Upkeep(path, self._gate, every_s=erased_within / 2)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, sqlite3.Error):
-                raise unusable(path, error) from None
+        except BaseException:
+            self._file.close()
             raise
 
     # --- transactions
 
     def commit(self) -> None:
         """See `CallStore.commit`."""
-        if not self._open:
+        if not self._file.in_turn:
             return
         try:
             self._flush()
-            self._run("COMMIT")
+            self._file.commit()
         except StoreError:
             self.rollback()
             raise
         self._committed = self._seq
-        if self._upkeep is not None:
-            self._upkeep.committed()
-        self._end_turn()
 
     def rollback(self) -> None:
         """See `CallStore.rollback`."""
         self._turn.clear()
         self._known.clear()
         self._seq = self._committed
-        if self._connection is not None:
-            # SQLite may have rolled back by itself: a full disk, an input or output error.
-            with suppress(sqlite3.Error):
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-            self._failed = self._connection.in_transaction
-            if not self._failed:
-                self._end_turn()
-
-    def _end_turn(self) -> None:
-        if self._open:
-            self._open = False
-            self._gate.leave()
+        self._file.rollback()
 
     # --- one call
 
     def insert(self, row: CallRow, request: bytes) -> CallRow:
         """See `CallStore.insert`."""
         row = replace(row, seq=self._seq + 1)
-        self._write(INSERT, call_records.values_of(row))
+        self._file.write(INSERT, call_records.values_of(row))
         self._seq = row.seq
-        self._write("INSERT INTO requests VALUES (?, ?)", (row.seq, request))
+        self._file.write("INSERT INTO requests VALUES (?, ?)", (row.seq, request))
         self._turn.count(row, _NONE, held(row))
         self._turn.meet(row)
         return row
@@ -155,7 +123,7 @@ class SqliteCalls:
 
     def find(self, caller: str, callee: str, message_id: str) -> CallRow | None:
         """See `CallStore.find`."""
-        for found in self._run(call_records.BY_KEY, (caller, callee, message_id)):
+        for found in self._file.run(call_records.BY_KEY, (caller, callee, message_id)):
             return self._one(call_records.BY_SEQ, found)
         return None
 
@@ -173,36 +141,36 @@ class SqliteCalls:
         old, new = call_records.changing_of(before), call_records.changing_of(after)
         changed = tuple(map(operator.ne, old, new))
         values = (after.version, *itertools.compress(new, changed), *call_records.same_of(before))
-        if self._write(call_records.swap_of(changed), values) != 1:
+        if self._file.write(call_records.swap_of(changed), values) != 1:
             raise StaleCall
         if before.ended is not after.ended or any(itertools.compress(changed, call_records.OF_OUTCOME)):
             self._change_kept(before, after)
         if outcome is not None and keeps_outcome(after):
-            self._write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
+            self._file.write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
         if asks_cancel(before, after):
             noted = (after.seq, after.version, self._now())
-            self._write("INSERT INTO cancel_requests VALUES (?, ?, ?)", noted)
+            self._file.write("INSERT INTO cancel_requests VALUES (?, ?, ?)", noted)
         return after
 
     def _change_kept(self, before: CallRow, after: CallRow) -> None:
         """Delete what is not kept any more, and count what is held now."""
         if keeps_request(before) and not keeps_request(after):
-            self._write("DELETE FROM requests WHERE seq = ?", (after.seq,))
+            self._file.write("DELETE FROM requests WHERE seq = ?", (after.seq,))
         if keeps_outcome(before) and not keeps_outcome(after):
-            self._write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
+            self._file.write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
         self._turn.count(after, held(before), held(after))
 
     def forget(self, row: CallRow) -> None:
         """See `CallStore.forget`."""
-        self._begin()
+        self._file.begin()
         self._flush()
         # Everything that belongs to it goes with it: foreign keys.
-        if self._write(f"DELETE FROM calls WHERE {call_records.SAME}", call_records.same_of(row)) != 1:
+        if self._file.write(f"DELETE FROM calls WHERE {call_records.SAME}", call_records.same_of(row)) != 1:
             raise StaleCall
         self._turn.count(row, held(row), _NONE)
         if row.seq == self._seq:
             # Else its number would be given to the next call after a restart.
-            self._write("INSERT OR REPLACE INTO facts VALUES ('last_call', ?)", (str(row.seq),))
+            self._file.write("INSERT OR REPLACE INTO facts VALUES ('last_call', ?)", (str(row.seq),))
 
     # --- many calls
 
@@ -249,7 +217,7 @@ class SqliteCalls:
     def shared(self, one: str, other: str, since: int) -> bool:
         """See `CallStore.shared`."""
         return any(
-            self._turn.met.get(pair, since - 1) >= since or self._run(call_records.MET, (*pair, since))
+            self._turn.met.get(pair, since - 1) >= since or self._file.run(call_records.MET, (*pair, since))
             for pair in ((one, other), (other, one))
         )
 
@@ -264,7 +232,7 @@ class SqliteCalls:
         box = (callee, listed)
         known = self._known.mailboxes.get(box)
         if known is None:
-            known = self._known.mailboxes[box] = _held_of(self._run(call_records.MAILBOX, box))
+            known = self._known.mailboxes[box] = _held_of(self._file.run(call_records.MAILBOX, box))
         more = self._turn.mailboxes.get(box)
         return known if more is None else added(known, more)
 
@@ -273,13 +241,13 @@ class SqliteCalls:
         pair = (caller, callee)
         known = self._known.pairs.get(pair)
         if known is None:
-            known = self._known.pairs[pair] = _held_of(self._run(call_records.PAIR, pair))
+            known = self._known.pairs[pair] = _held_of(self._file.run(call_records.PAIR, pair))
         more = self._turn.pairs.get(pair)
         return known if more is None else added(known, more)
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
-        self._write(
+        self._file.write(
             "INSERT INTO starts VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1",
             (caller, callee, at),
         )
@@ -293,7 +261,7 @@ class SqliteCalls:
         pair = (caller, callee)
         known = self._known.starts.get(pair)
         if known is None:
-            found = self._run(call_records.STARTS, pair)
+            found = self._file.run(call_records.STARTS, pair)
             known = [whole(at) for at, count in found for _ in range(whole(count))]
             self._known.starts[pair] = known
         first = bisect_left(known, since)
@@ -309,17 +277,17 @@ class SqliteCalls:
         row = self.load(call_id)
         if row is None:
             return []
-        asked = self._run("SELECT at FROM cancel_requests WHERE seq = ? ORDER BY version", (row.seq,))
+        asked = self._file.run("SELECT at FROM cancel_requests WHERE seq = ? ORDER BY version", (row.seq,))
         return trail_of(row, [whole(at) for (at,) in asked])
 
     def repair(self) -> list[str]:
         """See `CallStore.repair`."""
-        self._begin()
+        self._file.begin()
         try:
             self._flush()
-            found = repair_calls(self._database())
+            found = repair_calls(self._file.database())
         except sqlite3.Error as error:
-            failure = self._failure(error)
+            failure = self._file.failure(error)
             self.rollback()
             raise failure from error
         self.commit()
@@ -328,123 +296,72 @@ class SqliteCalls:
 
     def check(self) -> None:
         """See `CallStore.check`. Writes one row, since a full disk shows itself in no other way."""
-        if not self._open:
-            self._write("INSERT OR REPLACE INTO facts VALUES ('calls_writable', ?)", (str(self._now()),))
+        if not self._file.in_turn:
+            self._file.write("INSERT OR REPLACE INTO facts VALUES ('calls_writable', ?)", (str(self._now()),))
             self.commit()
 
     def shrink(self) -> None:
         """See `CallStore.shrink`. Done by itself some seconds after a commit; this does it now."""
-        if self._upkeep is not None:
-            self._upkeep.round()
+        if self._file.upkeep is not None:
+            self._file.upkeep.round()
 
     @property
     def trouble(self) -> str | None:
         """Why deleted bytes may be in the files longer than they should; None while all is well."""
-        return None if self._upkeep is None else self._upkeep.trouble
+        return None if self._file.upkeep is None else self._file.upkeep.trouble
 
     def snapshot(self) -> dict[str, int]:
         """Return present numbers of the files, and how often their upkeep failed."""
-        if self._upkeep is None:
+        if self._file.upkeep is None:
             return {}
         return {
-            "now_store_bytes": self._upkeep.file_bytes() + self._upkeep.log_bytes(),
-            "now_store_log_bytes": self._upkeep.log_bytes(),
-            "now_erasure_late": int(self._upkeep.trouble is not None),
-            "upkeep_failures": self._upkeep.failures,
+            "now_store_bytes": self._file.upkeep.file_bytes() + self._file.upkeep.log_bytes(),
+            "now_store_log_bytes": self._file.upkeep.log_bytes(),
+            "now_erasure_late": int(self._file.upkeep.trouble is not None),
+            "upkeep_failures": self._file.upkeep.failures,
         }
 
     def size(self) -> int:
         """Return the bytes of the file and its log. 0 for a database in memory."""
-        if self._upkeep is None:
+        if self._file.upkeep is None:
             return 0
-        ((size,),) = self._run("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
-        return whole(size) + self._upkeep.log_bytes()
+        ((size,),) = self._file.run("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        return whole(size) + self._file.upkeep.log_bytes()
 
     def close(self) -> None:
         """See `CallStore.close`."""
         self.rollback()
-        if self._upkeep is not None:
-            self._upkeep.stop()
-        self._end_turn()
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+        self._file.close()
 
     # --- statements
 
-    def _database(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise StoreError(f"{self.path} is closed")
-        if self._failed:
-            raise StoreError(f"{self.path}: a statement failed, and what belongs to it was not rolled back")
-        return self._connection
-
-    def _failure(self, error: sqlite3.Error) -> RinglineError:
-        """What to raise for ``error``; an open transaction is of no use from here on, but for a duplicate."""
-        if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_UNIQUE":
-            return DuplicateCall()
-        self._failed = self._open
-        return StoreError(f"{self.path}: {error}")
-
-    def _begin(self) -> None:
-        if self._open:
-            return
-        self._gate.enter()
-        try:
-            # IMMEDIATE: who reads first and then wants to write is refused at once when another one wrote.
-            self._run("BEGIN IMMEDIATE")
-        except BaseException:
-            self._gate.leave()
-            raise
-        self._open = True
-
-    def _run(self, statement: str, values: Sequence[Value] = ()) -> list[Record]:
-        connection = self._database()
-        try:
-            return connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-
-    def _write(self, statement: str, values: Sequence[Value]) -> int:
-        """Return how many rows the statement changed."""
-        self._begin()
-        connection = self._database()
-        try:
-            return connection.execute(statement, values).rowcount
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-
-    def _write_all(self, statement: str, values: Sequence[Sequence[Value]]) -> None:
-        connection = self._database()
-        try:
-            connection.executemany(statement, values)
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-
     def _many(self, statement: str, values: Sequence[Value]) -> list[CallRow]:
-        return calls_of(self._run(statement, values), self.path)
+        return calls_of(self._file.run(statement, values), self.path)
 
     def _one(self, statement: str, values: Sequence[Value]) -> CallRow | None:
         return next(iter(self._many(statement, values)), None)
 
     def _sealed(self, table: str, call_id: str) -> bytes | None:
-        found = self._run(f"SELECT sealed FROM {table} JOIN calls USING (seq) WHERE call_id = ?", (call_id,))
+        found = self._file.run(
+            f"SELECT sealed FROM {table} JOIN calls USING (seq) WHERE call_id = ?", (call_id,)
+        )
         return next((record[0] for record in found if isinstance(record[0], bytes)), None)
 
     def _last_seq(self) -> int:
-        ((last,),) = self._run(call_records.LAST_SEQ)
+        ((last,),) = self._file.run(call_records.LAST_SEQ)
         return whole(last)
 
     def _flush(self) -> None:
         """Write what the turn gathered. A counter that would fall below zero meets its constraint."""
         turn, records = self._turn, call_records
-        self._write_all(records.NEW_PAIR, [(*pair, met) for pair, met in turn.met.items()])
-        self._write_all(records.ADD_TO_PAIR, [(*change, *pair) for pair, change in turn.pairs.items()])
-        self._write_all(records.NEW_MAILBOX, list(turn.mailboxes))
-        self._write_all(records.ADD_TO_MAILBOX, [(*change, *box) for box, change in turn.mailboxes.items()])
+        self._file.write_all(records.NEW_PAIR, [(*pair, met) for pair, met in turn.met.items()])
+        self._file.write_all(records.ADD_TO_PAIR, [(*change, *pair) for pair, change in turn.pairs.items()])
+        self._file.write_all(records.NEW_MAILBOX, list(turn.mailboxes))
+        self._file.write_all(
+            records.ADD_TO_MAILBOX, [(*change, *box) for box, change in turn.mailboxes.items()]
+        )
         if turn.started_at is not None:
-            self._write("DELETE FROM starts WHERE at < ?", (turn.started_at - DAY_MS,))
+            self._file.write("DELETE FROM starts WHERE at < ?", (turn.started_at - DAY_MS,))
         self._known.written(turn)
         turn.clear()
 

@@ -37,8 +37,8 @@ FROM numbers
 
 def connection_of(store: SqliteCalls) -> sqlite3.Connection:
     """The connection that the relay writes with."""
-    assert store._connection is not None
-    return store._connection
+    assert store._file.connection is not None
+    return store._file.connection
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def calls(path: Path) -> Generator[SqliteCalls]:
 
 def connection_of(store: SqliteCalls) -> sqlite3.Connection:
     """The connection that the store writes with."""
-    assert store._connection is not None
-    return store._connection
+    assert store._file.connection is not None
+    return store._file.connection
 
 
 def bytes_on_disk(path: Path) -> bytes:
@@ -578,8 +578,8 @@ def test_upkeep_that_fails_half_way_lets_go_of_the_file(path: Path) -> None:
 
 def upkeep_of(store: SqliteCalls) -> upkeep.Upkeep:
     """The upkeep of the store's file."""
-    assert store._upkeep is not None
-    return store._upkeep
+    assert store._file.upkeep is not None
+    return store._file.upkeep
 
 
 def troubled(store: SqliteCalls) -> bool:
@@ -708,7 +708,7 @@ def checkpoints(calls: SqliteCalls, during: int, behind: int) -> list[str]:
     said: list[str] = []
     left = {"during": during, "behind": behind}
     numbers = iter(range(1_000, 2_000))
-    gate = calls._gate
+    gate = calls._file.gate
     aside = gate.aside
 
     def commit(when: str) -> None:
