@@ -187,7 +187,10 @@ def _judge(
             told=lambda result: report.tell_result(result, click.echo, strict=strict, verbose=verbose),
         )
     )
-    _write(done, json_file, junit_file, html_file)
+    try:
+        _write(done, json_file, junit_file, html_file)
+    except OSError as error:
+        _give_up(f"the report cannot be written: {error}")
     report.tell_run(done, click.echo)
     sys.exit(done.exit_code)
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 from uuid import uuid4
 
 import msgspec
@@ -20,6 +20,9 @@ from ringline.conformance.websocket import WebSocket
 from ringline.protocol.shapes import Problem, RelayInfo
 
 __all__ = ["RelayStage", "listen_target"]
+
+
+_AGAIN_S: Final = 0.03
 
 
 @final
@@ -195,6 +198,15 @@ class RelayStage:
         check(answer.status == 200, f"the record of call {call_id}", str(answer))
         shown: dict[str, Any] = answer.json()
         return shown
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Ask again until ``holds`` is true, for as long as an answer may take. Raises `Failed` then."""
+        try:
+            async with asyncio.timeout(self.patience.answer):
+                while not await holds():  # noqa: ASYNC110
+                    await asyncio.sleep(_AGAIN_S)
+        except TimeoutError:
+            raise Failed(what, "another state all the time") from None
 
     # --- WebSockets
 

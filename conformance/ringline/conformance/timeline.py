@@ -68,7 +68,9 @@ def shorten(payload: bytes | str) -> str:
     """Return a message as one readable line: long strings by their length, other bytes escaped."""
     data = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
     try:
-        return json.dumps(_short(json.loads(data)), ensure_ascii=False)
+        text = json.dumps(_short(json.loads(data)), ensure_ascii=False)
+        # Half of a surrogate pair is what some cases are about, and what no report can hold.
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
     except (ValueError, RecursionError):
         shown = data[:_LONG].decode("ascii", "backslashreplace")
         return shown if len(data) <= _LONG else f"{shown}… ({len(data)} bytes)"

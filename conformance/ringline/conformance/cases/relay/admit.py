@@ -1,6 +1,7 @@
 """Admission: the order of its steps, and who is let through to whom."""
 
 import time
+from typing import Any
 
 from ringline.conformance.identity import LEFT_OUT
 from ringline.conformance.registry import Needs, case
@@ -247,7 +248,7 @@ async def policy_says_who_is_let_through(stage: RelayStage) -> None:
     """A caller is let through by `anyone` or by being listed, and never when he is blocked."""
     scene = await Scene.set(stage)
     alice, bob = scene.alice.handle, scene.bob
-    for policy, passes in (
+    policies: tuple[tuple[dict[str, Any], bool], ...] = (
         ({"accept": "anyone"}, True),
         ({"accept": "anyone", "block": [alice]}, False),
         ({"accept": "listed"}, False),
@@ -256,8 +257,9 @@ async def policy_says_who_is_let_through(stage: RelayStage) -> None:
         ({"accept": "listed", "allow": [stage.handle("else")]}, False),
         ({"accept": "invited", "allow": [alice]}, True),
         ({"accept": "invited"}, False),
-    ):
-        await stage.set_policy(bob, **policy)  # type: ignore[arg-type]
+    )
+    for policy, passes in policies:
+        await stage.set_policy(bob, **policy)
         if passes:
             call_id = await scene.ring()
             await scene.report("call_rejected", call_id, code="protocol_error")

@@ -81,7 +81,7 @@ async def token_has_exactly_its_members(stage: RelayStage) -> None:
         await _claimed(stage, alice, f"a token without {name}", **{name: None})
     await _claimed(stage, alice, "a further claim", nbf=alice.now() // 1000)
     iat = alice.now() // 1000
-    for why, changes in {
+    mistyped: dict[str, dict[str, Any]] = {
         "a time as text": {"iat": str(iat)},
         "a time with a fraction": {"iat": iat + 0.5},
         "a short jti": {"jti": "a" * 15},
@@ -89,7 +89,8 @@ async def token_has_exactly_its_members(stage: RelayStage) -> None:
         "a jti with a line feed": {"jti": "a" * 16 + "\n"},
         "a list as audience": {"aud": [alice.realm]},
         "a handle with a line feed": {"iss": f"{alice.handle}\n"},
-    }.items():
+    }
+    for why, changes in mistyped.items():
         await _claimed(stage, alice, why, **changes)
     good = alice.claims("GET", _CALLS)
     for extra in ({"crit": ["exp"]}, {"jku": "https://elsewhere.example"}, {"typ": "at+jwt"}):

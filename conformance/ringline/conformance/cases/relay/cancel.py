@@ -339,7 +339,7 @@ async def durable_cancel_that_is_refused_or_unasked(stage: RelayStage) -> None:
 
 @case(requirements=("RL-CANCEL-007", "RL-CANCEL-009"), needs=_DURABLE)
 async def requested_cancel_follows_a_begun_call(stage: RelayStage) -> None:
-    """A cancellation of a begun durable call is sent again right behind its next offer, under the new lease."""
+    """A cancellation of a begun durable call is sent right behind its next offer, under the new lease."""
     instance = str(uuid4())
     scene = await Scene.set(stage, offline=True, instance=instance)
     ids = await scene.started()

@@ -13,11 +13,10 @@ from ringline.conformance.relay_stage import RelayStage
 from ringline.conformance.verdict import Failed, check
 from ringline.conformance.websocket import TEXT, masked
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.limits import UNDECODABLE_FRAMES
 
 __all__: list[str] = []
 
-_A_FEW = UNDECODABLE_FRAMES - 4
+_A_FEW = 16
 
 
 async def _refuses(stage: RelayStage, scene: Scene, damaged: Iterable[Frame | bytes | str]) -> None:
@@ -146,7 +145,7 @@ async def null_and_wrong_types_are_refused(stage: RelayStage) -> None:
     scene = await Scene.set(stage)
     alice, envelope = scene.alice, scene.alice.request()["envelope"]
     damaged: list[Frame] = [
-        alice.request(**{name: None})
+        alice.request() | {name: None}
         for name in ("type", "correlation_id", "message_id", "delivery_mode", "traceparent")
     ]
     damaged += [alice.request(envelope={name: None}) for name in envelope]
@@ -334,9 +333,9 @@ async def refused_frame_after_twenty_others_is_the_last(stage: RelayStage) -> No
     """The refused frame behind 20 others within a minute is answered, and then the end: 1008 `frames`."""
     scene = await Scene.set(stage)
     for line in (scene.caller, scene.listener):
-        for _ in range(UNDECODABLE_FRAMES + 1):
+        for _ in range(stage.bound("undecodable_frames") + 1):
             await line.send("x")
-        for _ in range(UNDECODABLE_FRAMES + 1):
+        for _ in range(stage.bound("undecodable_frames") + 1):
             await line.refused()
         await line.closed(1008, reason="frames")
 
@@ -346,7 +345,7 @@ async def twenty_refused_frames_are_survived(stage: RelayStage) -> None:
     """A connection with 20 refused frames is served like any other."""
     scene = await Scene.set(stage)
     for line in (scene.caller, scene.listener):
-        for _ in range(UNDECODABLE_FRAMES):
+        for _ in range(stage.bound("undecodable_frames")):
             await line.send("x")
             await line.refused()
     await scene.complete(await _worked(scene))
@@ -364,7 +363,7 @@ async def refused_requests_and_damaged_ones_are_counted_apart(stage: RelayStage)
     alice = await stage.identity("alice")
     line = await stage.call_line(alice, stage.handle("nobody"))
     envelope = {"sid": b64encode(bytes(32))}
-    for _ in range(UNDECODABLE_FRAMES + 5):
+    for _ in range(stage.bound("undecodable_frames") + 5):
         await line.send(alice.request(envelope=envelope))
         await line.refused()
     await line.quiet()
@@ -375,7 +374,7 @@ async def frames_about_unknown_calls_are_not_counted(stage: RelayStage) -> None:
     """Frames about calls that are unknown, over or stale are answered each, and not counted."""
     scene = await Scene.set(stage)
     lease: dict[str, Any] = {"lease_id": "0f0e0d0c-0b0a-4908-8706-050403020100"}
-    for count in range(UNDECODABLE_FRAMES + 5):
+    for count in range(stage.bound("undecodable_frames") + 5):
         await scene.report("call_started", f"unknown-{count}")
         await scene.listener.expect("cancel_call", call_id=f"unknown-{count}", lease_id=None)
         await scene.report("call_started", f"stale-{count}", **lease)
@@ -388,7 +387,7 @@ async def illegal_outcomes_are_not_counted(stage: RelayStage) -> None:
     """Outcomes that may not be are refused one by one, without end and without effect on the call."""
     scene = await Scene.set(stage)
     call_id = await scene.ring()
-    for _ in range(UNDECODABLE_FRAMES + 5):
+    for _ in range(stage.bound("undecodable_frames") + 5):
         await scene.send_outcome(call_id)
         await scene.listener.refused()
     await scene.work(call_id)

@@ -78,7 +78,8 @@ async def long_traceparent_is_dropped(stage: RelayStage) -> None:
 async def traceparent_is_a_string(stage: RelayStage) -> None:
     """A frame whose `traceparent` is no string is refused."""
     scene = await Scene.set(stage)
-    for value in (1, True, [], {}, None):
+    values: tuple[object, ...] = (1, True, ["x"], {"x": 1}, None)
+    for value in values:
         await scene.send_request(traceparent=value)
         await scene.caller.refused()
     await scene.listener.quiet("each was refused")

@@ -12,7 +12,7 @@ from ringline.conformance.relay_scene import Scene
 from ringline.conformance.relay_stage import RelayStage, listen_target
 from ringline.conformance.verdict import check
 from ringline.conformance.websocket import TEXT, masked
-from ringline.protocol.limits import CALLER_FRAME_BYTES, LISTENER_FRAME_BYTES
+from ringline.protocol.limits import CALLER_FRAME_BYTES, LISTENER_FRAME_BYTES, SUBPROTOCOL
 
 __all__: list[str] = []
 
@@ -25,9 +25,11 @@ def _padded(frame: Frame, size: int) -> bytes:
     return text[:-1] + b" " * (size - len(text)) + b"}"
 
 
-async def _status(stage: RelayStage, who: Identity, target: str, **changes: str | None) -> int:
-    answer = await stage.upgrade(target, who.bearer("GET", target.partition("?")[0]), **changes)
-    return answer.status
+async def _status(
+    stage: RelayStage, who: Identity, target: str, *, subprotocols: str | None = SUBPROTOCOL
+) -> int:
+    bearer = who.bearer("GET", target.partition("?")[0])
+    return (await stage.upgrade(target, bearer, subprotocols=subprotocols)).status
 
 
 @case(requirements=("RL-TRANSPORT-001", "RL-TRANSPORT-004"))
