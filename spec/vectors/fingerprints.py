@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.fingerprint import fingerprint, safety_number
-from vectors.vector import REALM, Party, Vector, accepted, refused
+from ringline.protocol.signing import SigningKey
+from vectors.vector import REALM, Party, Vector, accepted, refused, seed
 
 __all__ = ["vectors"]
 
@@ -52,7 +53,7 @@ def _contacts(bob: Party) -> Iterator[Vector]:
         "contact.read",
         "a realm that is reached at its own name",
         {"text": plain.format()},
-        fields | {"base_url": f"https://{REALM}"},
+        fields | {"base_url": f"https://{REALM}", "log": None},
         "RL-KEYS-046",
     )
     yield first
@@ -61,7 +62,16 @@ def _contacts(bob: Party) -> Iterator[Vector]:
         "contact.read",
         "a realm that is reached elsewhere",
         {"text": at.format()},
-        fields | {"base_url": "https://calls.example:8443/ring"},
+        fields | {"base_url": "https://calls.example:8443/ring", "log": None},
+        "RL-KEYS-046",
+    )
+    log = SigningKey(seed("log")).public
+    yield accepted(
+        "contact.log",
+        "contact.read",
+        "with the key of the relay's log",
+        {"text": Contact(handle="bob", realm=REALM, ipk=key, log=log).format()},
+        fields | {"base_url": f"https://{REALM}", "log": log.hex()},
         "RL-KEYS-046",
     )
     text = plain.format()

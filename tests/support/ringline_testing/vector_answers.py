@@ -247,6 +247,7 @@ def _contact(given: Json) -> Json:
         "realm": contact.realm,
         "ipk": contact.ipk.hex(),
         "base_url": contact.base_url,
+        "log": None if contact.log is None else contact.log.hex(),
     }
 
 

@@ -1,13 +1,11 @@
 /** The JSON under the seal (ENVELOPE, "The JSON under the seal"). */
 import { utf8 } from "./bytes.js";
-import { isObject, type Json, type JsonObject, parseObject } from "./json.js";
+import { ajv } from "./frames.js";
+import { type Json, type JsonObject, parseObject } from "./json.js";
 
 export const MESSAGE_BYTES = 64_000;
 export const REPLY_BYTES = 256_000;
 const PEER_CODES = "busy timeout agent_error blocked task_unknown context_unknown message_too_large duplicate_conflict".split(" ");
-const TASK = /^[a-z0-9][a-z0-9-]{0,63}$/;
-const CONTEXT = /^ctx_[A-Za-z0-9_-]{22}$/;
-const HASH = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/;
 
 export interface Offer {
   readonly id: string;
@@ -46,47 +44,36 @@ export interface Outcome {
 /** Thrown for a text over its limit, which has a code of its own (RL-ENVELOPE-036). */
 export class TooLarge extends RangeError {}
 
-type Check = (value: Json) => boolean;
-const isText: Check = (value) => typeof value === "string";
-const isCount: Check = (value) => typeof value === "number" && Number.isInteger(value) && value >= 0;
-const matches = (pattern: RegExp): Check => (value) => typeof value === "string" && pattern.test(value);
-const within = (limit: number): Check => (value) => typeof value === "string" && utf8(value).length <= limit;
-const listOf = (item: Check, most: number): Check => (value) => Array.isArray(value) && value.length <= most && value.every(item);
-const oneOf = (...words: string[]): Check => (value) => typeof value === "string" && words.includes(value);
-const object: Check = (value) => isObject(value);
-function shape(members: Record<string, Check>, ...required: string[]): Check {
-  return (value) =>
-    isObject(value) &&
-    required.every((name) => name in value) &&
-    Object.entries(value).every(([name, part]) => Object.hasOwn(members, name) && members[name]?.(part) === true);
-}
-
-const FEATURES = listOf(matches(/^[a-z0-9][a-z0-9-]{0,31}$/), 16);
+const hash = { type: "string", pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$" };
+const task = { type: "string", pattern: "^[a-z0-9][a-z0-9-]{0,63}$" };
+const features = { type: "array", maxItems: 16, items: { type: "string", pattern: "^[a-z0-9][a-z0-9-]{0,31}$" } };
+const closed = (required: string[], properties: object) => ({ type: "object", additionalProperties: false, required, properties });
 const common = {
-  kt: shape({ size: isCount, root: matches(HASH) }, "size", "root"),
-  ext: (value: Json) => isObject(value) && (value["features"] === undefined || FEATURES(value["features"])),
+  kt: closed(["size", "root"], { size: { type: "integer", minimum: 0 }, root: hash }),
+  ext: { type: "object", properties: { features } },
 };
-const turns = { context_id: matches(CONTEXT), turn: (value: Json) => isCount(value) && value !== 0 && Number(value) <= 10 };
-const REQUEST = shape(
-  { message: isText, task: matches(TASK), args: object, query: oneOf("tasks"), prev: matches(HASH), traceparent: within(512), ...turns, ...common },
-  "message",
+const turns = { context_id: { type: "string", pattern: "^ctx_[A-Za-z0-9_-]{22}$" }, turn: { type: "integer", minimum: 1, maximum: 10 } };
+const text = { type: "string" };
+const isRequest = ajv.compile(
+  closed(["message"], { message: text, task, args: { type: "object" }, query: { const: "tasks" }, prev: hash, traceparent: text, ...turns, ...common }),
 );
-const offer = shape({ id: matches(TASK), summary: isText, args_schema: object }, "id");
-const OUTCOME = shape(
-  {
-    reason: oneOf("completed", "failed", "indeterminate_execution"),
-    reply: shape({ text: isText, value: () => true, task: matches(TASK), ...turns }, "text"),
-    failure: shape({ code: oneOf(...PEER_CODES), detail: within(500), offered: listOf(matches(TASK), 50) }, "code"),
-    offered: listOf(offer, 50),
+const isOutcome = ajv.compile({
+  ...closed(["reason"], {
+    reason: { enum: ["completed", "failed", "indeterminate_execution"] },
+    reply: closed(["text"], { text, value: {}, task, ...turns }),
+    failure: closed(["code"], { code: { enum: PEER_CODES }, detail: text, offered: { type: "array", maxItems: 50, items: task } }),
+    offered: { type: "array", maxItems: 50, items: closed(["id"], { id: task, summary: text, args_schema: { type: "object" } }) },
     ...common,
-  },
-  "reason",
-);
+  }),
+  if: { properties: { reason: { const: "completed" } } },
+  then: { required: ["reply"], not: { required: ["failure"] } },
+  else: { required: ["failure"], not: { required: ["reply"] } },
+});
 
 /** Throws `TooLarge`, or another error for JSON that breaks the rules. */
 export function readRequest(json: string): Request {
   const body = parseObject(json, { depth: 64 });
-  if (!REQUEST(body)) throw new RangeError("sealed JSON that is no request");
+  if (!isRequest(body) || utf8(String(body["traceparent"] ?? "")).length > 512) throw new RangeError("sealed JSON that is no request");
   const request = body as unknown as Request;
   if (utf8(request.message).length > MESSAGE_BYTES) throw new TooLarge("a message over 64,000 bytes");
   if (request.message === "" && !("query" in body || "task" in body || "args" in body)) throw new RangeError("an empty request");
@@ -96,13 +83,10 @@ export function readRequest(json: string): Request {
 /** Throws for JSON that breaks the rules or does not fit the `terminal` of its frame (RL-ENVELOPE-041). */
 export function readOutcome(json: string, terminal: string): Outcome {
   const body = parseObject(json, { depth: 64 });
-  if (!OUTCOME(body)) throw new RangeError("sealed JSON that is no outcome");
+  if (!isOutcome(body)) throw new RangeError("sealed JSON that is no outcome");
   const outcome = body as unknown as Outcome;
-  const completed = outcome.reason === "completed";
-  if ((outcome.reply === undefined) === (outcome.failure === undefined) || completed !== (outcome.reply !== undefined)) {
-    throw new RangeError("an outcome that is not just one of reply and failure");
-  }
-  if (completed !== (terminal === "completed")) throw new RangeError("an outcome that contradicts its frame");
+  if (utf8(outcome.failure?.detail ?? "").length > 500) throw new RangeError("a detail over 500 bytes");
+  if ((outcome.reason === "completed") !== (terminal === "completed")) throw new RangeError("an outcome that contradicts its frame");
   if (utf8(outcome.reply?.text ?? "").length > REPLY_BYTES) throw new TooLarge("a reply over 256,000 bytes");
   return outcome;
 }

@@ -4,7 +4,7 @@ import { b64, type Bytes, hex, random, sha256, unb64, utf8 } from "./bytes.js";
 import { cut, MESSAGE_BYTES, type Outcome, type Reply, readOutcome, type Request } from "./bodies.js";
 import { type Envelope, type Exchange, fits, type Mode, openOutcome, REQUEST_CAP, sealRequest, type Terminal } from "./envelope.js";
 import { LocalError, PeerFailure, RelayError } from "./errors.js";
-import { type Frame, readFrame, TO_CALLER } from "./frames.js";
+import { type Frame, readFrame } from "./frames.js";
 import type { Home } from "./home.js";
 import type { Json } from "./json.js";
 import { Relay } from "./relay.js";
@@ -157,8 +157,7 @@ export class Caller {
         turn = turn.then(async () => {
           let frame: Frame;
           try {
-            if (binary) throw new RangeError("a binary message");
-            frame = readFrame(data.toString("utf8"), TO_CALLER);
+            frame = readFrame(data, binary, "relay_to_caller");
           } catch {
             if (++bad >= 20) socket.close(1008, "frames"); // RL-FRAME-017, RL-FRAME-018
             return;

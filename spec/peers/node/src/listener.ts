@@ -1,11 +1,11 @@
 /** Answers calls. Nothing runs before its journal knows it, and nothing runs twice. */
 import { randomUUID } from "node:crypto";
 import type { WebSocket } from "ws";
-import { b64, type Bytes, equal, random, sha256, unb64, utf8 } from "./bytes.js";
-import { cut, failed, type Offer, type Outcome, readRequest, type Request, REPLY_BYTES, TooLarge } from "./bodies.js";
+import { b64, random, sha256, unb64, utf8 } from "./bytes.js";
+import { failed, type Offer, type Outcome, readRequest, type Request, REPLY_BYTES, TooLarge } from "./bodies.js";
 import { type Envelope, type Exchange, fits, openRequest, OUTCOME_CAP, sealOutcome, type Terminal } from "./envelope.js";
 import { LocalError, RelayError } from "./errors.js";
-import { type Frame, readFrame, TO_LISTENER } from "./frames.js";
+import { type Frame, readFrame } from "./frames.js";
 import type { Home } from "./home.js";
 import { Journal, type Offered, type Row } from "./journal.js";
 import type { Json } from "./json.js";
@@ -102,8 +102,7 @@ export class Listener {
       turn = turn.then(async () => {
         let frame: Frame;
         try {
-          if (binary) throw new RangeError("a binary message");
-          frame = readFrame(data.toString("utf8"), TO_LISTENER);
+          frame = readFrame(data, binary, "relay_to_listener");
         } catch {
           if (++bad >= 20) socket.close(1008, "frames");
           return;
@@ -370,5 +369,3 @@ export class Listener {
     this.#send({ type: "call_outcome", call_id: call.callId, terminal, ...reason, envelope });
   }
 }
-void [cut, equal];
-export type { Bytes };
