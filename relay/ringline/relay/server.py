@@ -52,7 +52,7 @@ from ringline.relay.sqlite_calls import SqliteCalls
 from ringline.relay.store import StoreError
 from ringline.relay.strangers import Strangers, networks
 from ringline.relay.switchboard import Switchboard
-from ringline.relay.telemetry import Telemetry
+from ringline.relay.telemetry import Telemetry, log_fault
 from ringline.relay.tickets import Tickets
 
 __all__ = ["DEFAULT_PORT", "DEVELOPMENT", "RelayOptions", "RelayServer", "run", "run_dev"]
@@ -501,6 +501,7 @@ async def _run(
         asked.set()
 
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_fault)
     async with RelayServer(options) as relay:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, ask)

@@ -4,14 +4,15 @@ Counters name nobody. Log lines carry numbers and words of our own, and a handle
 token, a ticket, a query, or anything of a frame.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 from ringline.protocol.whereabouts import whereabouts
 
-__all__ = ["Telemetry"]
+__all__ = ["Telemetry", "log_fault"]
 
 logger: Final = logging.getLogger("ringline.relay.connections")
 
@@ -54,3 +55,13 @@ class Telemetry:
         for source in self._sources:
             found |= source()
         return found | self._counters
+
+
+def log_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Be the exception handler of a relay's own loop: log where a fault arose, and nothing that it says.
+
+    asyncio's own would log the text, the traceback and what a future holds.
+    """
+    error = context.get("exception")
+    where = "no exception" if error is None else whereabouts(error)
+    logger.error("something that the loop ran failed: %s", where)

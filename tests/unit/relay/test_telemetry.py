@@ -1,8 +1,11 @@
 """What is counted and logged names nobody."""
 
+import asyncio
+import logging
+
 import pytest
 
-from ringline.relay.telemetry import Telemetry
+from ringline.relay.telemetry import Telemetry, log_fault
 
 
 def test_counters_stand_beside_those_of_the_hub(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,3 +36,26 @@ def test_a_fault_is_counted_and_logged_without_what_it_says(caplog: pytest.LogCa
     assert "a timer raised RuntimeError" in caplog.text
     assert "secret" not in caplog.text
     assert [record.exc_info for record in caplog.records] == [None]
+
+
+async def test_what_a_loop_runs_in_vain_is_logged_without_what_it_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def broken() -> None:
+        raise RuntimeError("secret text")
+
+    async def lost() -> None:
+        raise RuntimeError("secret text")
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_fault)
+    loop.call_soon(broken)
+    task = loop.create_task(lost(), name="secret name")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    del task
+    assert caplog.text.count("RuntimeError at test_telemetry.py") == 2
+    assert "secret" not in caplog.text
+    assert [record.exc_info for record in caplog.records] == [None, None]
