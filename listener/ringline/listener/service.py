@@ -209,6 +209,8 @@ class Service:
     def lost(self, error: RinglineError, retry_s: float) -> None:
         """See `LinkUser.lost`."""
         self._session.disconnected()
+        # What only waited is not waited for any more, should this listener be stopping.
+        self._look_whether_idle()
         if not self._again:
             self._note(f"no connection: {error}; trying again")
         self._again = True
@@ -232,9 +234,12 @@ class Service:
             self._do(step())
         except Exception as error:
             _log.error("a step of the listener failed: %s", whereabouts(error))
+        self._look_whether_idle()
+        self._arm()
+
+    def _look_whether_idle(self) -> None:
         if self._stops and self._session.idle:
             self._idle.set()
-        self._arm()
 
     def _do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
