@@ -76,7 +76,7 @@ def _case(file: Path, name: str, call: ast.Call) -> Case:
     }
     level = call.args[0] if call.args else given.get("level")
     role = file.parent.name
-    identifier = f"{role}.{file.stem}.{name}"
+    identifier = f"{role}.{file.stem.partition('_')[0]}.{name}"
     try:
         ids = tuple(ast.literal_eval(given["requirements"]))
     except (KeyError, ValueError):

@@ -1,12 +1,10 @@
 /** Calls, sync and durable. Everything sealed is kept and sent again byte for byte; nothing is sealed twice. */
-import type { WebSocket } from "ws";
-import { b64, type Bytes, hex, random, sha256, unb64, utf8 } from "./bytes.js";
-import { cut, MESSAGE_BYTES, type Outcome, type Reply, readOutcome, type Request } from "./bodies.js";
+import { b64, hex, random, sha256, unb64, utf8 } from "./bytes.js";
+import { MESSAGE_BYTES, type Outcome, type Reply, readOutcome, type Request } from "./bodies.js";
 import { type Envelope, type Exchange, fits, type Mode, openOutcome, REQUEST_CAP, sealRequest, type Terminal } from "./envelope.js";
 import { LocalError, PeerFailure, RelayError } from "./errors.js";
 import { type Frame, readFrame } from "./frames.js";
 import type { Home } from "./home.js";
-import type { Json } from "./json.js";
 import { Relay } from "./relay.js";
 
 export interface CallOptions extends Partial<Request> {
@@ -31,7 +29,15 @@ interface Pending {
   readonly digest: string;
   replySeed?: string;
   callId?: string;
-  answer?: { terminal: Terminal; json: string; ctx: string; signature: string; card: string };
+  answer?: Sealed;
+}
+/** An opened outcome with all that proves it to a third party. */
+interface Sealed {
+  readonly terminal: Terminal;
+  readonly json: string;
+  readonly ctx: string;
+  readonly signature: string;
+  readonly card: string;
 }
 const ENDS: Record<string, string> = { canceled: "canceled", expired: "timeout", delivery_failed: "offline", revoked: "unauthorized", indeterminate_execution: "timeout" };
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -66,7 +72,7 @@ export class Caller {
   }
 
   /** Throws `RangeError` for what does not open; `LocalError` when the relay kept the check from being made. */
-  async #open(pending: Pending, callId: string, terminal: Terminal, envelope: Envelope) {
+  async #open(pending: Pending, callId: string, terminal: Terminal, envelope: Envelope): Promise<Sealed> {
     const { frame, replySeed } = pending;
     if (frame.envelope === undefined || replySeed === undefined) throw new RangeError("no key to open it");
     const signer = await this.relay.cardOf(pending.handle, envelope.sid, { ipk: unb64(pending.peer, 32) });
@@ -80,7 +86,7 @@ export class Caller {
     return { terminal, json: opened.json, ctx: b64(opened.ctx), signature: b64(opened.signature), card: envelope.sid };
   }
 
-  #told(answer: NonNullable<Pending["answer"]>, callId: string): Answer {
+  #told(answer: Sealed, callId: string): Answer {
     const outcome = readOutcome(answer.json, answer.terminal);
     const { reply, failure } = outcome;
     if (failure !== undefined) throw new PeerFailure(failure.code, failure.detail, outcome.reason, callId);
@@ -92,8 +98,8 @@ export class Caller {
     const deadline = Date.now() + (options.timeoutMs ?? 390_000);
     const pending = await this.#seal(handle, "sync", options, 600_000);
     for (let wait = 500; ; wait = Math.min(wait * 2, 8_000)) {
-      const end = await this.#attend(pending, deadline, options.signal);
-      if (end !== undefined) return end;
+      const end = await this.#send(pending, deadline, options.signal);
+      if (end !== undefined) return this.#told(end, pending.callId ?? "");
       await pause(wait * (0.5 + Math.random() / 2));
       if (pending.callId === undefined) continue;
       // RL-SYNC-037, RL-SYNC-038
@@ -102,57 +108,55 @@ export class Caller {
     }
   }
 
-  /** Sends the request on a connection of its own. Undefined when that was lost before the end. */
-  async #attend(pending: Pending, deadline: number, signal?: AbortSignal): Promise<Answer | undefined> {
-    let socket: WebSocket;
-    try {
-      socket = await this.relay.dial(`/v1/call/${pending.handle}`);
-    } catch (error) {
+  /**
+   * Sends the request on a connection of its own, until a sync call has its outcome or a durable one its `callId`.
+   * Undefined when the connection was lost before; throws what ends the call.
+   */
+  async #send(pending: Pending, deadline: number, signal?: AbortSignal): Promise<Sealed | undefined> {
+    const socket = await this.relay.dial(`/v1/call/${pending.handle}`).catch((error: unknown) => {
       if (error instanceof LocalError && error.code === "relay_unreachable" && Date.now() < deadline && signal?.aborted !== true) return undefined;
       throw error;
-    }
-    return await new Promise<Answer | undefined>((resolve, reject) => {
-      let [bad, asked] = [0, false];
-      const cancel = () => {
-        if (asked || pending.callId === undefined) return; // RL-CANCEL-013: held until the call has a name
-        asked = true;
-        socket.send(JSON.stringify({ type: "cancel_call", call_id: pending.callId }));
-      };
+    });
+    if (socket === undefined) return undefined;
+    let [bad, asked] = [0, false];
+    const cancel = () => {
+      if (asked || pending.callId === undefined) return; // RL-CANCEL-013: held until the call has a name
+      asked = true;
+      socket.send(JSON.stringify({ type: "cancel_call", call_id: pending.callId }));
+    };
+    const read = async (frame: Frame): Promise<Sealed | undefined> => {
+      if (frame.type === "call_status" && frame.correlation_id === pending.frame.correlation_id) {
+        if (pending.mode === "sync") pending.callId ??= frame.call_id ?? "";
+        this.note(`the relay says: ${frame.state ?? ""} (${frame.call_id ?? ""})`);
+        if (signal?.aborted === true) cancel();
+      } else if (frame.type === "call_queued" && frame.message_id === pending.frame.message_id) {
+        pending.callId = frame.call_id ?? "";
+        socket.close(1000);
+      } else if (frame.type === "call_error" && (frame.call_id === undefined || frame.call_id === (pending.callId ?? frame.call_id))) {
+        throw new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms);
+      } else if (frame.type === "call_not_cancelled" && frame.call_id === pending.callId) {
+        asked = false;
+        this.note(`not cancelled: ${frame.reason ?? ""}`);
+      } else if (frame.type === "call_outcome" && frame.envelope !== undefined && pending.mode === "sync") {
+        // RL-ENVELOPE-039, RL-ENVELOPE-040: what does not open is nobody's answer.
+        const end = await this.#open(pending, frame.call_id ?? "", frame.terminal ?? "failed", frame.envelope).catch((error: unknown) => {
+          this.note(`an outcome that cannot be used: ${(error as Error).message}`);
+        });
+        if (end === undefined) return undefined;
+        pending.callId = frame.call_id ?? "";
+        delete pending.replySeed; // RL-ENVELOPE-044
+        return end;
+      }
+      return undefined;
+    };
+    return await new Promise<Sealed | undefined>((resolve, reject) => {
+      let turn = Promise.resolve();
       const late = setTimeout(() => {
         cancel();
         const what = asked ? "the cancellation was requested" : "nothing was heard of the call";
-        finish(() => reject(new LocalError("timeout", `stopped waiting; ${what}, the work may have run`, pending.callId)));
-      }, Math.max(0, deadline - Date.now()));
-      const finish = (tell: () => void) => {
-        clearTimeout(late);
-        signal?.removeEventListener("abort", cancel);
+        reject(new LocalError("timeout", `stopped waiting; ${what}, the work may have run`, pending.callId));
         socket.close(1000);
-        tell();
-      };
-      const read = async (frame: Frame) => {
-        if (frame.type === "call_status" && frame.correlation_id === pending.frame.correlation_id) {
-          pending.callId ??= frame.call_id ?? "";
-          this.note(`the relay says: ${frame.state ?? ""} (${pending.callId})`);
-          if (signal?.aborted === true) cancel();
-        } else if (frame.type === "call_error" && (frame.call_id === undefined || frame.call_id === (pending.callId ?? frame.call_id))) {
-          finish(() => reject(new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms)));
-        } else if (frame.type === "call_not_cancelled" && frame.call_id === pending.callId) {
-          asked = false;
-          this.note(`not cancelled: ${frame.reason ?? ""}`);
-        } else if (frame.type === "call_outcome" && frame.envelope !== undefined) {
-          const callId = frame.call_id ?? "";
-          const answer = await this.#open(pending, callId, frame.terminal ?? "failed", frame.envelope);
-          delete pending.replySeed; // RL-ENVELOPE-044
-          finish(() => {
-            try {
-              resolve(this.#told(answer, callId));
-            } catch (error) {
-              reject(error as Error);
-            }
-          });
-        }
-      };
-      let turn = Promise.resolve();
+      }, Math.max(0, deadline - Date.now()));
       socket.on("message", (data: Buffer, binary) => {
         turn = turn.then(async () => {
           let frame: Frame;
@@ -162,11 +166,12 @@ export class Caller {
             if (++bad >= 20) socket.close(1008, "frames"); // RL-FRAME-017, RL-FRAME-018
             return;
           }
-          // RL-ENVELOPE-039, RL-ENVELOPE-040: what does not open is nobody's answer.
-          await read(frame).catch((error: unknown) => this.note(cut(`an outcome that cannot be used: ${(error as Error).message}`, 200)));
-        });
+          const end = await read(frame);
+          if (end !== undefined) resolve(end);
+          if (end !== undefined) socket.close(1000);
+        }).catch((error: unknown) => (reject(error as Error), socket.close(1000)));
       });
-      socket.on("close", () => void turn.then(() => { clearTimeout(late); signal?.removeEventListener("abort", cancel); resolve(undefined); }));
+      socket.on("close", () => void turn.then(() => (clearTimeout(late), signal?.removeEventListener("abort", cancel), resolve(undefined))));
       socket.on("error", () => undefined);
       signal?.addEventListener("abort", cancel);
       socket.send(JSON.stringify(pending.frame));
@@ -184,32 +189,11 @@ export class Caller {
 
   async #queue(receipt: string, pending: Pending, deadline: number): Promise<void> {
     for (let wait = 250; pending.callId === undefined; wait = Math.min(wait * 2, 8_000)) {
-      const socket = await this.relay.dial(`/v1/call/${pending.handle}`).catch((error: unknown) => error as Error);
-      if (!(socket instanceof Error)) {
-        await new Promise<void>((resolve, reject) => {
-          const late = setTimeout(() => socket.close(), Math.max(0, deadline - Date.now()));
-          socket.on("message", (data: Buffer) => {
-            let frame: Frame;
-            try {
-              frame = readFrame(data.toString("utf8"), TO_CALLER);
-            } catch {
-              return;
-            }
-            if (frame.type === "call_queued" && frame.message_id === receipt) pending.callId = frame.call_id ?? "";
-            else if (frame.type === "call_error") {
-              if (frame.call_id === undefined && frame.code !== "timeout") this.home.remove(`outbox/${receipt}.json`);
-              reject(new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms));
-            } else return;
-            socket.close(1000);
-          });
-          socket.on("error", () => undefined);
-          socket.on("close", () => (clearTimeout(late), resolve()));
-          socket.send(JSON.stringify(pending.frame));
-        });
-      } else if (!(socket instanceof LocalError) || socket.code !== "relay_unreachable") throw socket;
-      if (pending.callId !== undefined) break;
-      if (Date.now() > deadline) throw new LocalError("relay_unreachable", `no receipt from the relay; the call is kept as ${receipt} and sent again by result()`);
-      await pause(wait);
+      await this.#send(pending, deadline).catch((error: unknown) => {
+        if (error instanceof RelayError && error.callId === undefined && error.code !== "timeout") this.home.remove(`outbox/${receipt}.json`);
+        if (pending.callId === undefined) throw error;
+      });
+      if (pending.callId === undefined) await pause(wait);
     }
     this.home.write(`outbox/${receipt}.json`, pending);
   }
@@ -289,4 +273,3 @@ export class Caller {
     };
   }
 }
-export type { Bytes, Json };
