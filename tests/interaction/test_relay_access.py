@@ -214,6 +214,19 @@ async def test_an_accepted_invite_lets_a_call_through(relay: RelayServer) -> Non
     assert await code() == "unknown_handle"
 
 
+async def test_the_two_sides_of_an_invite_see_each_others_keys_and_nobody_elses(relay: RelayServer) -> None:
+    root = await administrator(relay)
+    bob, carol, dave = [await member(root, name) for name in ("bob", "carol", "dave")]
+    assert (await carol.publish(invite=(await invite(bob))["invite"])).status == 200
+    seen = {
+        (one.handle, other.handle): (await one.ask("GET", f"/v1/handles/{other.handle}")).status
+        for one in (bob, carol, dave)
+        for other in (bob, carol, dave)
+        if one is not other
+    }
+    assert {pair for pair, status in seen.items() if status == 200} == {("bob", "carol"), ("carol", "bob")}
+
+
 # --- removal
 
 

@@ -178,7 +178,7 @@ class Invitations:
         def change(pin: Pin | None) -> Pin:
             if pin is not None and pin.ipk != ipk:
                 raise TrustError(f"another key is known of {handle}: {pin.fingerprint}", code="key_changed")
-            known = pin or Pin(
+            known = _vouched(pin, now) or Pin(
                 realm=realm, handle=handle, ipk=ipk, source="invite", first_seen=now, verified_at=now
             )
             # A decision of his owner's stands.
@@ -231,22 +231,27 @@ def pin_inviter(contacts: Contacts, invite: Invite, given: Given | None, now_ms:
                 next_step=f"ask {handle} by another way; if the key was changed on purpose, forget the old "
                 f"one and accept again: ringline contacts rm {handle}",
             )
-        if pin is None:
-            pin = Pin(
-                realm=invite.realm,
-                handle=handle,
-                ipk=ipk,
-                source="invite",
-                first_seen=now_ms,
-                verified_at=now_ms,
-            )
-        elif pin.verified_at is None:
-            pin = replace(pin, verified_at=now_ms)
-        return pin if given is None or pin.state == "blocked" else given.on(pin)
+        known = _vouched(pin, now_ms) or Pin(
+            realm=invite.realm,
+            handle=handle,
+            ipk=ipk,
+            source="invite",
+            first_seen=now_ms,
+            verified_at=now_ms,
+        )
+        return known if given is None or known.state == "blocked" else given.on(known)
 
     pinned = contacts.update(invite.realm, handle, change)
     assert pinned is not None
     return pinned
+
+
+def _vouched(pin: Pin | None, now_ms: int) -> Pin | None:
+    """Return a pin whose key an invite has vouched for."""
+    if pin is None or pin.verified_at is not None:
+        return pin
+    source = "invite" if pin.source == "tofu" else pin.source
+    return replace(pin, source=source, verified_at=now_ms)
 
 
 def _with_met(kept: Sequence[Issued], invite_id: str, handle: str) -> list[Issued]:

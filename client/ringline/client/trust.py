@@ -4,7 +4,7 @@ A relay can show anything. Cards, prekeys and successions prove themselves or do
 on only by itself or by a succession; nothing older is taken after something newer (envelope §7).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from msgspec import UNSET
@@ -138,14 +138,9 @@ def following_pin(
         check_replacement(held, card, shown.succession)
     except (StatementError, WeakKey, BadSignature) as error:
         raise changed(known, card.ipk, str(error), place) from error
-    pin = Pin(
-        realm=known.realm,
-        handle=known.handle,
-        ipk=card.ipk,
-        source="succession",
-        first_seen=known.first_seen,
-        card=shown.card,
-        prekey_epoch=epoch,
+    # He is who he was, so he may what he might; but nobody has compared this key yet.
+    pin = replace(
+        known, ipk=card.ipk, source="succession", card=shown.card, prekey_epoch=epoch, verified_at=None
     )
     return pin, f"{pin.handle} has a new identity key, vouched for by the known one: {pin.fingerprint}"
 
@@ -169,8 +164,8 @@ def changed(pin: Pin, offered: bytes, why: str, place: str) -> TrustError:
         f"  offered  {fingerprint(offered)}\n"
         f"  {why}",
         code="key_changed",
-        next_step=f"ask {pin.handle} by another way; if the key was changed on purpose, "
-        f"delete the table of {pin.handle} in {place}",
+        next_step=f"ask {pin.handle} by another way; if the key was changed on purpose, forget the old one "
+        f"(kept in {place}) and add him again: ringline contacts rm {pin.handle}",
     )
 
 
@@ -178,7 +173,7 @@ def untrusted(handle: str, realm: str) -> TrustError:
     """Return the error for a handle of which nothing is pinned."""
     return TrustError(
         f"no key is known for {handle} in realm {realm}. Nothing was sealed.",
-        next_step=f"ask {handle} for the contact string (ringline id show), "
+        next_step=f"ask {handle} for an invite (ringline invite) or the contact string (ringline id show), "
         "or pin the first key that the relay shows: --trust-new",
     )
 

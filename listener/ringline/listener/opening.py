@@ -119,7 +119,7 @@ class Opener:
 
     async def _sender(self, frame: IncomingCall, card_id: bytes) -> Sender:
         handle = frame.from_
-        if self._meet is not None and not self._access.admits(handle):
+        if self._meet is not None and not (self._access.admits(handle) and self._peers.pinned(handle)):
             await self._meet()
         if not self._access.admits(handle) and self._peers.pinned(handle) is None:
             raise _Refused(

@@ -229,6 +229,8 @@ class Directory:
         if entry is None:
             return None
         met = self.met is not None and self.met(asker, handle, now)
+        # protocol §9, and the two sides of an invite: each must be able to check whom he got.
+        met = met or self.invites.lets(handle, asker) or self.invites.lets(asker, handle)
         return entry if asker == handle or met or self.may_reach(asker, handle) else None
 
     def current_card_id(self, handle: str) -> str | None:

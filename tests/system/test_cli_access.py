@@ -1,0 +1,164 @@
+"""From nothing to an allowed call, between two computers that share a relay and nothing else."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from ringline_testing.commands import BOUND_S, RINGLINE, Running, Scene
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def ada(tmp_path: Path) -> Generator[Scene]:
+    """The computer of the relay's administrator, who answers calls."""
+    (tmp_path / "a").mkdir()
+    with Scene(tmp_path / "a") as made:
+        yield made
+
+
+@pytest.fixture
+def bob(tmp_path: Path) -> Generator[Scene]:
+    """The computer of whoever is invited."""
+    (tmp_path / "b").mkdir()
+    with Scene(tmp_path / "b") as made:
+        yield made
+
+
+def serve(scene: Scene, *words: str) -> Running:
+    """Start a relay for others, on a free port."""
+    running = scene.start(
+        "relay", "serve", "--db", "relay.db", "--realm", "relay.test", "--port", "0", *words
+    )
+    running.says("Stop with")
+    return running
+
+
+def ended(running: Running) -> None:
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0
+
+
+def test_two_computers_two_commands_each(ada: Scene, bob: Scene) -> None:
+    ada.start_relay()
+    listener = ada.start_listener("ada", "cat")
+    invited = ada.run("invite", "bob")
+    assert invited.returncode == 0, invited.stderr
+    (line,) = invited.stdout.decode().split()
+    assert line not in invited.stderr.decode()
+    # The other computer was told of no relay: the line says where.
+    accepted = bob.run("accept", "-", given=f"  {line[:50]}\n{line[50:]}\n".encode())
+    assert accepted.returncode == 0, accepted.stderr
+    call = bob.run("call", "ada", "hello")
+    assert (call.returncode, call.stdout) == (0, b"hello\n"), call.stderr
+    # Both see the same number, and the inviter who has come, with what it gave him.
+    name = bob.document("id", "show")["identities"][0]["handle"]
+    mine = ada.document("contacts", "show", name, "--as", "ada")["contact"]
+    his = bob.document("contacts", "show", "ada")["contact"]
+    assert mine["safety_number"] == his["safety_number"]
+    assert mine["safety_number"] in " ".join(accepted.stdout.decode().split())
+    assert (mine["label"], mine["state"], mine["source"]) == ("bob", "allowed", "invite")
+    assert mine["calls_per_hour"] == 30
+    assert his["state"] == "pending"
+    listener.says(f"{name} has taken up your invite and is let in: every task; 30 calls an hour")
+
+
+def test_on_a_closed_relay_the_invited_get_in_and_nobody_else(ada: Scene, bob: Scene) -> None:
+    relay = serve(ada, "--admin", "ada")
+    secret = ada.folder / "relay.db.admin-invite"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    # Not where the relay's words are kept, which may be a log.
+    text = secret.read_text().strip()
+    assert text not in "\n".join(relay.told)
+    admin = ada.document("accept", "--plain", "--code-file", str(secret))
+    assert (admin["identity"]["handle"], admin["inviter"]) == ("ada", None)
+    stranger = bob.document("init", "--as", "mallory", "--plain", "--relay", admin["identity"]["relay"],
+                            "--realm", "relay.test")  # fmt: skip
+    assert (stranger["error"]["code"], stranger["error"]["exit"]) == ("forbidden", 20)
+    made = ada.document("invite", "bob", "--task", "default", "--calls-per-hour", "1")
+    bob.variables = {"RINGLINE_INVITE": made["invite"]}
+    accepted = bob.document("accept", "--as", "bob", "--plain", "--allow")
+    bob.variables = {}
+    assert (accepted["inviter"]["handle"], accepted["inviter"]["state"]) == ("ada", "allowed")
+    ada.start_listener("ada", "cat")
+    first, second = bob.document("call", "ada", "hello"), bob.document("call", "ada", "again")
+    assert first["reply"]["text"] == "hello"
+    assert (second["error"]["code"], second["error"]["authenticated"]) == ("busy", True)
+    refused = bob.document("call", "ada", "--task", "other", "x")
+    assert (refused["error"]["code"], refused["error"]["exit"]) == ("task_unknown", 25)
+    (shown,) = ada.document("invite", "ls")["invites"]
+    assert (shown["state"], [one["handle"] for one in shown["accepted"]]) == ("consumed", ["bob"])
+    # He is shut out at once, here and at the relay.
+    assert ada.run("contacts", "block", "bob").returncode == 0
+    shut_out = bob.document("call", "ada", "x")
+    assert shut_out["error"]["code"] == "unknown_handle"
+
+
+def test_an_invite_is_read_from_a_terminal_and_never_shown(ada: Scene, bob: Scene) -> None:
+    ada.start_relay()
+    ada.start_listener("ada", "cat")
+    line = ada.document("invite")["invite"]
+    leader, follower = os.openpty()
+    try:
+        process = subprocess.Popen(
+            [RINGLINE, "accept"],
+            stdin=follower,
+            stdout=subprocess.PIPE,
+            stderr=follower,
+            env=bob.environment,
+            cwd=bob.folder,
+            start_new_session=True,
+        )
+        os.close(follower)
+        screen = b""
+        while b"The invite" not in screen:
+            screen += os.read(leader, 4_096)
+        os.write(leader, f"{line}\n".encode())
+        reader = threading.Thread(target=lambda: _drain(leader))
+        reader.start()
+        out, _ = process.communicate(timeout=BOUND_S)
+        assert process.returncode == 0
+        assert b"ada has invited you" in out
+        assert line.encode() not in screen + out
+    finally:
+        os.close(leader)
+
+
+def _drain(leader: int) -> None:
+    try:
+        while os.read(leader, 4_096):
+            pass
+    except OSError:
+        return
+
+
+def test_what_went_wrong_with_an_invite_is_said_without_it(ada: Scene, bob: Scene) -> None:
+    ada.start_relay()
+    ada.start_listener("ada", "cat")
+    line = ada.document("invite")["invite"]
+    on_argv = bob.run("accept", line)
+    damaged = bob.run("accept", "-", given=(line[:-1] + ("0" if line[-1] != "0" else "1")).encode())
+    nowhere = bob.run("accept")
+    for answer, code in ((on_argv, 2), (damaged, 2), (nowhere, 2)):
+        assert answer.returncode == code, answer
+        assert line[8:40] not in answer.stderr.decode() + answer.stdout.decode()
+        assert b"Next:" in answer.stderr
+    assert b"no terminal" in nowhere.stderr
+    withdrawn = ada.document("invite", "ls")["invites"][0]["id"]
+    assert ada.run("invite", "revoke", withdrawn).returncode == 0
+    assert bob.document("accept", "-", given=line.encode())["error"]["code"] == "forbidden"
+    assert ada.document("invite", "ls")["invites"][0]["state"] == "void"
+    assert not json.loads((ada.home / _invites(ada)).read_text())["invites"][0]["met"]
+
+
+def _invites(scene: Scene) -> Path:
+    (path,) = scene.home.rglob("invites.json")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    return path.relative_to(scene.home)
