@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale conformance autobahn clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ crash: $(VENV)/.developer  ## kill every party at each step it stores; make cras
 
 scale: $(VENV)/.developer  ## what a relay does with 100,000 queued calls, counted in instructions
 	RINGLINE_SCALE=100000 $(BIN)/python -m pytest -q -n 0 tests/unit/relay/test_durable_scale.py
+
+conformance: $(VENV)/.developer  ## the conformance suite against a relay, on both edges
+	$(BIN)/python tests/conformance/run.py $(CONFORMANCE)
 
 autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
 	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)
