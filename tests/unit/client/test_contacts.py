@@ -48,6 +48,9 @@ def test_no_file_holds_no_pins(tmp_path: Path) -> None:
         pin(),
         pin(card=None, prekey_epoch=0, source="contact", verified_at=NOW_MS + 1),
         pin(source="succession", first_seen=NOW_MS + 999),
+        pin(state="allowed", tasks=("ask", "review"), calls_per_hour=30, label='bob "at" acmé \\ 1'),
+        pin(state="allowed", tasks=()),
+        pin(state="blocked"),
     ],
 )
 def test_a_pin_is_read_back_as_it_was(tmp_path: Path, value: Pin) -> None:
@@ -185,3 +188,45 @@ def test_a_pin_moves_to_a_later_card(tmp_path: Path) -> None:
     moved = pin().seen(later.card, 20_800)
     assert (moved.serial, moved.card_id, moved.prekey_epoch) == (2, later.card.card.id, 20_800)
     assert replace(moved, card=None).serial == 0
+
+
+def test_what_was_written_before_there_were_grants_lets_nobody_in(tmp_path: Path) -> None:
+    book = contacts(tmp_path)
+    put(book, pin())
+    text = book.path.read_text()
+    write_private(book.path, text.replace('state = "pending"\n', ""))
+    (entry,) = contacts(tmp_path).pins()
+    assert (entry.state, entry.tasks, entry.calls_per_hour, entry.label) == ("pending", None, None, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'state = "friend"',
+        "state = 1",
+        'tasks = "review"',
+        'tasks = ["No Task"]',
+        "tasks = [1]",
+        f"tasks = {['t' + str(n) for n in range(51)]}",
+        "calls_per_hour = 0",
+        "calls_per_hour = -1",
+        "calls_per_hour = true",
+        'calls_per_hour = "many"',
+        "calls_per_hour = 100001",
+        'label = ""',
+        'label = " bob"',
+        'label = "a\\u001b[31mred"',
+        'label = "a\\nb"',
+        f'label = "{"x" * 61}"',
+    ],
+)
+def test_a_grant_that_is_none_is_told_with_its_line(tmp_path: Path, line: str) -> None:
+    book = contacts(tmp_path)
+    put(book, pin())
+    text = book.path.read_text()
+    name = line.split(" ")[0]
+    kept = [one for one in text.splitlines() if not one.startswith(f"{name} = ")]
+    write_private(book.path, "\n".join([*kept, line]) + "\n")
+    with pytest.raises(ConfigError, match="damaged") as caught:
+        contacts(tmp_path).pins()
+    assert name in str(caught.value)

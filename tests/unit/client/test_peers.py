@@ -546,6 +546,19 @@ async def test_an_earlier_identity_without_succession_does_not_speak(desk: Desk)
     assert caught.value.code == "key_changed"
 
 
+async def test_who_succeeds_rightly_may_what_he_might_and_is_to_be_compared_anew(desk: Desk) -> None:
+    new = SigningKey.generate()
+    bob = owner(next=next_commitment(new.public))
+    desk.show(bob)
+    pin = (await desk.peers().resolve("bob")).pin
+    grants = {"state": "allowed", "tasks": ("review",), "calls_per_hour": 3, "label": "bob", "verified_at": 7}
+    desk.contacts.update(pin.realm, "bob", lambda known: replace(known or pin, **grants))  # type: ignore[arg-type]
+    desk.show(succeeded(bob, new))
+    after = (await desk.peers().resolve("bob")).pin
+    assert (after.ipk, after.source, after.verified_at) == (new.public, "succession", None)
+    assert (after.state, after.tasks, after.calls_per_hour, after.label) == ("allowed", ("review",), 3, "bob")
+
+
 async def test_a_succession_that_nobody_signed_makes_no_predecessor(desk: Desk) -> None:
     eve, new = owner(), SigningKey.generate()
     bob = succeeded(eve, new, old_signs=True)
