@@ -8,7 +8,7 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 export type JsonObject = { [name: string]: Json };
 
 function check(node: ValueNode, source: string, depth: number, integers: boolean): void {
-  if (depth < 0) throw new SyntaxError("nested too deeply");
+  if (depth === 0 && (node.type === "Array" || node.type === "Object")) throw new SyntaxError("nested too deeply");
   if (node.type === "Array") for (const element of node.elements) check(element.value, source, depth - 1, integers);
   else if (node.type === "Object") {
     const names = new Set<string>();

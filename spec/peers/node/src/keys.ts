@@ -98,6 +98,7 @@ export function readPrekey(bytes: Bytes, signature: Bytes, spk: Bytes): Prekey {
 
 /** RL-KEYS-028 to RL-KEYS-031. `old` is the card that the succession leaves. */
 export function checkSuccession(old: Card, oldId: Bytes, newIpk: Bytes, ts: number, sig: Bytes, oldSig?: Bytes): void {
+  if (equal(newIpk, old.ipk)) throw new RangeError("a succession to the key that is there already");
   const statement = concat(label("succession"), oldId, newIpk, u64(ts));
   verify(newIpk, statement, sig);
   if (oldSig !== undefined) verify(old.ipk, statement, oldSig);

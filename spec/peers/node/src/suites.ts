@@ -14,7 +14,8 @@ interface Suite {
   publicOf(seed: Bytes): Promise<Bytes>;
 }
 
-const parts = { kdf: new HkdfSha256(), aead: new Chacha20Poly1305() };
+// A KDF object keeps the id of the suite that it was given to last: each suite needs its own.
+const hpke = (kem: XWing | DhkemX25519HkdfSha256) => new CipherSuite({ kem, kdf: new HkdfSha256(), aead: new Chacha20Poly1305() });
 const xwing = new XWing();
 export const SUITES: ReadonlyMap<number, Suite> = new Map(
   [
@@ -22,14 +23,14 @@ export const SUITES: ReadonlyMap<number, Suite> = new Map(
       id: 1,
       npk: 32,
       nenc: 32,
-      hpke: new CipherSuite({ kem: new DhkemX25519HkdfSha256(), ...parts }),
+      hpke: hpke(new DhkemX25519HkdfSha256()),
       publicOf: (seed: Bytes) => Promise.resolve(Uint8Array.from(x25519.getPublicKey(seed))),
     },
     {
       id: 2,
       npk: 1216,
       nenc: 1120,
-      hpke: new CipherSuite({ kem: xwing, ...parts }),
+      hpke: hpke(xwing),
       publicOf: async (seed: Bytes) => {
         const pair = await xwing.generateKeyPairDerand(seed);
         return new Uint8Array(await xwing.serializePublicKey(pair.publicKey));
