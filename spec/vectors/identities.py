@@ -429,7 +429,7 @@ def _successions() -> Iterator[Vector]:
             "the key that is there already",
             _succession_input(BOB, SignedSuccession.sign(same, BOB.identity, BOB.identity)),
             "structure",
-            "RL-KEYS-032",
+            "RL-KEYS-054",
         ),
         (
             "other_card",
