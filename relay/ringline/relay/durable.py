@@ -25,7 +25,7 @@ from ringline.relay.stored_records import shown_ended
 from ringline.relay.timers import (
     DurableAlarm,
     LeaseLapses,
-    QueueFills,
+    QueueTurns,
     RebindOver,
     RestOver,
     StopOver,
@@ -88,7 +88,6 @@ class DurableCalls:
         self._store: Final = store
         self._ledger: Final = parts.ledger
         self._errands: Final = parts.errands
-        self._queues: Final = parts.queues
         self._askers: Final = parts.askers
         self._endings: Final = parts.endings
         self.hands: Final = parts.hands
@@ -153,7 +152,7 @@ class DurableCalls:
         for connection, call_id in undone.ends:
             self._attached.setdefault(connection, []).append(call_id)
         self._errands.clear()
-        self._queues.clear()
+        self.hands.clear()
         self._presence.hungry.clear()
         self._presence.stirred.clear()
         self._endings.looked()
@@ -329,8 +328,8 @@ class DurableCalls:
         match alarm:
             case LeaseLapses():
                 self.hands.lapse(alarm.call_id, now)
-            case QueueFills():
-                self.hands.fill(alarm.callee, now)
+            case QueueTurns():
+                self.hands.turn_page(alarm.callee, now)
             case RebindOver():
                 self.hands.not_returned(alarm.handle, alarm.instance, now)
             case RestOver():

@@ -23,12 +23,12 @@ from ringline.relay.presence import Instance, Presence
 from ringline.relay.queues import Queue
 from ringline.relay.quotas import Quotas
 from ringline.relay.settings import Settings
-from ringline.relay.timers import LeaseLapses, QueueFills, RebindOver, RestOver, Timers
+from ringline.relay.timers import LeaseLapses, QueueTurns, RebindOver, RestOver, Timers
 
 __all__ = ["Hands"]
 
 _DURABLE: Final = Mode.DURABLE
-_PAGE: Final = 200  # queued calls that are read in one turn
+_PAGE: Final = 200  # queued calls that are read, or let go, in one turn
 _LOOK_MS: Final = 60_000
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
@@ -63,6 +63,8 @@ class Hands:
         self._quotas = quotas
         self._counters = counters
         self._lease_ids = lease_ids
+        self._closing: dict[str, Queue] = {}
+        """Queues of callees for whom nobody listens any more, as far as they were not let go yet."""
         self.fresh: dict[str, Envelope] = {}
         """The sealed requests that were admitted in this turn: most are handed out in it."""
         self.stopping = False
@@ -95,7 +97,7 @@ class Hands:
         self.await_return(instance.handle, instance.id, now)
         others = self._presence.durable_instances(instance.handle)
         if not [other for other in others if other is not instance]:
-            self._close_queue(instance.handle)
+            self._close_queue(instance.handle, now)
 
     def await_return(self, handle: str, instance: str, now: Instant) -> None:
         """Bound the time that an instance gets to come back for what it has begun."""
@@ -111,19 +113,28 @@ class Hands:
     # --- queues
 
     def _open_queue(self, handle: str, now: Instant) -> None:
+        while handle in self._closing:
+            # Somebody listens again before all of the last queue was let go.
+            self._let_go(handle, now)
         queue = self._queues[handle] = Queue()
         for owner, instance in self._errands.instances():
             if owner == handle:
                 for errand in self._errands.bound(handle, instance):
                     queue.take(errand)
-        self.fill(handle, now)
+        self._fill(handle, now)
 
-    def fill(self, handle: str, now: Instant) -> None:
-        """Read a page of the queued calls of a listening callee; the next one follows in a turn of its own.
+    def turn_page(self, handle: str, now: Instant) -> None:
+        """Read the next page of a callee's queued calls, or let one go when nobody listens any more.
 
-        However many there are, nobody waits for more than a page. What is admitted meanwhile is in a later
-        one, so that no call of a conversation overtakes another.
+        However many there are, nobody waits for more than a page. What is admitted while they are read is in
+        a later one, so that no call of a conversation overtakes another.
         """
+        if handle in self._closing:
+            self._let_go(handle, now)
+        else:
+            self._fill(handle, now)
+
+    def _fill(self, handle: str, now: Instant) -> None:
         queue = self._queues.get(handle)
         if queue is None or queue.read_to is None:
             return
@@ -134,15 +145,29 @@ class Hands:
             self._errands.keep(errand)
             self.requeue(errand, now)
         if queue.read_to is not None:
-            self._timers.set(QueueFills(handle), now.mono + 1)
+            self._timers.set(QueueTurns(handle), now.mono + 1)
 
-    def _close_queue(self, handle: str) -> None:
+    def _close_queue(self, handle: str, now: Instant) -> None:
         queue = self._queues.pop(handle, None)
         if queue is not None:
-            self._timers.cancel(QueueFills(handle))
-            for errand in queue.drain():
-                self._errands.tidy(errand)
+            self._closing[handle] = queue
+            self._let_go(handle, now)
         self._presence.hungry.discard(handle)
+
+    def _let_go(self, handle: str, now: Instant) -> None:
+        gone = self._closing[handle].drain(_PAGE)
+        for errand in gone:
+            self._errands.tidy(errand)
+        if len(gone) < _PAGE:
+            del self._closing[handle]
+            self._timers.cancel(QueueTurns(handle))
+        else:
+            self._timers.set(QueueTurns(handle), now.mono + 1)
+
+    def clear(self) -> None:
+        """Forget all queues: what is in them is looked for in the store again."""
+        self._queues.clear()
+        self._closing.clear()
 
     def requeue(self, errand: Errand, now: Instant) -> None:
         """Let a call wait for a listener, if any is there; a rest that it is due is kept."""

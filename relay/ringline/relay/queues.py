@@ -96,14 +96,16 @@ class Queue:
             lane.asleep = False
             self._list(lane)
 
-    def drain(self) -> list[Errand]:
-        """Let every call go that waits, and return them."""
-        waiting = [errand for lane in self._lanes.values() for _, errand in lane.waiting if errand.queued]
-        for errand in waiting:
-            self._unqueue(errand)
-        self._lanes.clear()
-        self._turns.clear()
-        return waiting
+    def drain(self, most: int) -> list[Errand]:
+        """Let calls go that wait, about ``most`` of them, and return them; none is left when none comes."""
+        gone: list[Errand] = []
+        while self._lanes and len(gone) < most:
+            _, lane = self._lanes.popitem()
+            for _, errand in lane.waiting:
+                if errand.queued:
+                    self._unqueue(errand)
+                    gone.append(errand)
+        return gone
 
     def heads(self) -> Generator[Errand]:
         """Yield the next calls to hand out, callers in turn, until none is left that was not looked at.

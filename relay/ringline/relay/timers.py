@@ -20,7 +20,7 @@ __all__ = [
     "GraceOver",
     "HoldOver",
     "LeaseLapses",
-    "QueueFills",
+    "QueueTurns",
     "RebindOver",
     "RecordsOver",
     "ReleaseDue",
@@ -95,8 +95,8 @@ class RebindOver(Struct, frozen=True):
 
 
 @final
-class QueueFills(Struct, frozen=True):
-    """More of a callee's queued calls are to be read from the store."""
+class QueueTurns(Struct, frozen=True):
+    """The next page of a callee's queued calls is to be read from the store, or let go."""
 
     callee: str
 
@@ -127,7 +127,7 @@ class StoreRetry(Struct, frozen=True):
     """The store failed; it may work again."""
 
 
-DurableAlarm: TypeAlias = LeaseLapses | QueueFills | RebindOver | RestOver | StopOver | StoreDue | StoreRetry
+DurableAlarm: TypeAlias = LeaseLapses | QueueTurns | RebindOver | RestOver | StopOver | StoreDue | StoreRetry
 SyncAlarm: TypeAlias = (
     BoundPassed | HoldOver | GraceOver | ReleaseDue | CancelWaited | RecordsOver | DrainOver
 )

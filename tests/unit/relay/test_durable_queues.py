@@ -190,3 +190,24 @@ def test_a_listener_that_leaves_while_its_queue_is_read_is_given_the_rest_when_i
     bob, _ = m.join(capacity=9)
     m.wait(5_000)
     assert sorted(m.states(*calls)) == ["leased"] * 7
+
+
+def test_a_listener_that_is_back_while_its_queue_is_let_go_is_given_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hands, "_PAGE", 2)
+    m = Mail({"STORED_CALLS_PER_PAIR": 0})
+    alice = m.caller()
+    calls = [m.submit(alice, n, n) for n in range(1, 8)]
+    m.lose(alice)
+    bob, _ = m.join(capacity=1)
+    m.wait(100)
+    m.lose(bob, clean=True)
+    # Some of it is still in memory, and what was in hand rests.
+    assert 2 < m.hub.snapshot()["now_stored_in_memory"] < 7
+    bob, _ = m.join(capacity=9)
+    m.wait(5_000)
+    assert sorted(m.states(*calls)) == ["leased"] * 7
+    m.lose(bob, clean=True)
+    m.wait(100)
+    assert m.hub.snapshot()["now_stored_in_memory"] == 7, "each rests after a hand-out that came to nothing"

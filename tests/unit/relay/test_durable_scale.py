@@ -133,6 +133,12 @@ def costs(path: Path, count: int) -> dict[str, tuple[int, int]]:
         m.later(HOUR)
         found["an expiry sweep"] = cost(m, lambda: m.turn(m.wait(60_000)))
         assert m.hub.snapshot()["stored_expired"] == 50
+        (bob,) = listeners
+        found["a listener leaves"] = cost(m, lambda: m.lose(bob, clean=True))
+        m.lose(alice)
+        m.wait(count // 200 + 5)
+        # One was in its hands, and rests.
+        assert m.hub.snapshot()["now_stored_in_memory"] <= 1
         return found
 
 
