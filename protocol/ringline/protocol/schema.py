@@ -6,9 +6,11 @@ names of the classes. Here patterns become portable and definitions get the name
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 __all__ = ["portable", "rewritten"]
+
+_SECTIONS: Final = re.compile(r" \((?:protocol|envelope) §[^)]*\)")
 
 
 def portable(pattern: str) -> dict[str, str | dict[str, str]]:
@@ -47,7 +49,8 @@ def rewritten(node: object, names: Mapping[str, str], place: str) -> Any:
         elif key == "title" and isinstance(value, str):
             result[key] = names[value]
         elif key == "description" and isinstance(value, str):
-            result[key] = " ".join(value.replace("``", "`").split())
+            # Where a rule stands is for whoever reads the code.
+            result[key] = _SECTIONS.sub("", " ".join(value.replace("``", "`").split()))
         else:
             result[key] = rewritten(value, names, place)
     return result
