@@ -59,8 +59,10 @@ def judge(cell: Cell, play: Play) -> Verdict:
     commands: dict[str, Said] = {}
     if story.mode != "talk":
         looked = stage.perform("look", names=names)
-        verdict.demand(looked is not None and looked.exit == 0, f"the caller cannot look: {looked}")
-        seen = {} if looked is None else dict(looked.facts)
+        if looked is None or looked.exit:
+            verdict.wrong.append(f"the caller cannot look at its calls: {looked}")
+            return verdict
+        seen = dict(looked.facts)
         ids = {name: facts["kept"]["call_id"] for name, facts in seen.items()}
         viewed = stage.perform("view", who="bob", call_ids=[each for each in ids.values() if each])
         for name, call_id in ids.items():
