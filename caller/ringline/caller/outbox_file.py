@@ -122,6 +122,8 @@ class OutboxFile:
         run.execute("PRAGMA foreign_keys = ON")
         # A one-time key that is deleted must not stay behind in a free page.
         run.execute("PRAGMA secure_delete = ON")
+        # Nor in what SQLite sets aside for an undo, which would else be in a file outside the home.
+        run.execute("PRAGMA temp_store = MEMORY")
         with self.transaction("prepare"):
             (version,) = run.execute("PRAGMA user_version").fetchone()
             (application,) = run.execute("PRAGMA application_id").fetchone()

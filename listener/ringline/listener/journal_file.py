@@ -221,6 +221,8 @@ class JournalFile:
         connection.execute("PRAGMA foreign_keys=ON")
         # What is forgotten is overwritten: these are plain texts.
         connection.execute("PRAGMA secure_delete=ON")
+        # What SQLite sets aside for an undo is theirs too, and would else be in a file outside the home.
+        connection.execute("PRAGMA temp_store=MEMORY")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         for number in range(version, len(_MIGRATIONS)):
             connection.executescript(

@@ -28,6 +28,8 @@ def connect(path: str, busy_timeout: float) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA foreign_keys=ON")
+    # What SQLite sets aside would else be in a file that nobody overwrites.
+    connection.execute("PRAGMA temp_store=MEMORY")
     return connection
 
 
