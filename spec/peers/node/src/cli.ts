@@ -6,7 +6,7 @@ import { homedir } from "node:os";
 import { parseArgs } from "node:util";
 import { Caller, fingerprint, Home, Listener, LocalError, PeerFailure, RelayError, type Work } from "./index.js";
 
-const USAGE = `ringline-peer [--home FOLDER] COMMAND
+const USAGE = `ringline-peer [--home FOLDER] [--suite 1|2] COMMAND
   init HANDLE --relay URL [--realm NAME]   make an identity; realm is localhost unless named
   id                                       show contact string and fingerprint
   listen [--offline] PROGRAM [ARG...]      answer calls: message on standard input, reply on standard output
@@ -35,21 +35,22 @@ async function input(): Promise<string> {
 }
 
 async function main(): Promise<number> {
-  const strings = { home: { type: "string" }, relay: { type: "string" }, realm: { type: "string" }, wait: { type: "string" } } as const;
+  const strings = { home: { type: "string" }, relay: { type: "string" }, realm: { type: "string" }, wait: { type: "string" }, suite: { type: "string" } } as const;
   const flags = { durable: { type: "boolean" }, offline: { type: "boolean" } } as const;
   const listens = process.argv.indexOf("listen");
   const stop = listens < 0 ? process.argv.length : process.argv.findIndex((word, at) => at > listens && !word.startsWith("--"));
   const { values, positionals } = parseArgs({ args: process.argv.slice(2, stop), options: { ...strings, ...flags }, allowPositionals: true });
   const [command, subject = ""] = positionals;
   const folder = values.home ?? join(homedir(), ".ringline-peer");
+  const suites = values.suite === undefined ? undefined : [Number(values.suite)];
   const note = (line: string) => void process.stderr.write(`${line}\n`);
   if (command === "init" && values.relay !== undefined) {
-    const home = Home.open(folder, { handle: subject, base: values.relay, realm: values.realm ?? "localhost" });
+    const home = Home.open(folder, { handle: subject, base: values.relay, realm: values.realm ?? "localhost" }, suites);
     await new Caller(home, note).relay.meet();
     return console.log(home.contact), 0;
   }
   if (command === undefined || command === "init") return note(USAGE), 2;
-  const home = Home.open(folder);
+  const home = Home.open(folder, undefined, suites);
   const caller = new Caller(home, note);
   if (command === "id") console.log(`${home.contact}\n${fingerprint(home.ipk)}`);
   else if (command === "listen") {
