@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ringline.protocol.encoding import b64decode
 from ringline_testing.checkout import ROOT
 from ringline_testing.vector_answers import OPERATIONS, answer
 from ringline_testing.vectors import carried
@@ -65,6 +67,21 @@ def test_no_id_is_given_twice_and_a_mutation_has_one_place() -> None:
             origin = by_id[vector["mutates"]]
             assert origin["expect"]["result"] == "accepted", vector["id"]
             assert origin["input"] != vector["input"], vector["id"]
+
+
+def test_the_bytes_in_the_text_are_those_of_the_vectors() -> None:
+    text = (ROOT / "spec" / "ringline.md").read_text(encoding="utf-8")
+    by_id = {vector["id"]: vector for vector in VECTORS}
+    found = re.findall(r"of the vector `([a-z0-9_.]+)`[^`]*(?:`[^`]*`)?[^`]*```\n(.*?)```", text, re.DOTALL)
+    shown = {
+        name: bytes.fromhex("".join(re.findall(r"^[0-9a-f ]+(?=   )", block, re.M))) for name, block in found
+    }
+    card, request = by_id["card.alice"], by_id["request.suite1.good"]
+    card_id = b64decode(card["expect"]["output"]["card_id"])
+    assert shown == {
+        "card.alice": b64decode(card["input"]["card"]) + card_id,
+        "request.suite1.good": bytes.fromhex(request["expect"]["output"]["context"]),
+    }
 
 
 def test_vectors_are_answered_over_json_lines() -> None:
