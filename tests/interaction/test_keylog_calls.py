@@ -58,7 +58,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def told(notes: list[str]) -> list[str]:
-    return [note for note in notes if "key log" in note]
+    return [note for note in notes if "key log of" in note]
 
 
 async def test_caller_and_listener_seal_the_same_view_and_have_nothing_to_report(world: World) -> None:

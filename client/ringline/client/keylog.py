@@ -74,7 +74,7 @@ class KeyLog:
 
     Call `greet` with what the relay says of itself before anything else. Without a log at the relay, and
     without one that was seen before, every other method does nothing. ``note`` is told what the owner must
-    hear.
+    hear, one line each.
 
     Methods raise `LogForked` when the relay contradicts what it showed before, `ConfigError` when what was
     seen cannot be kept, and `TransportError` or `HttpProblem` when the relay cannot be asked.
@@ -209,19 +209,33 @@ class KeyLog:
 
     # --- what it says
 
-    async def read_new(self) -> None:
-        """Ask for the present checkpoint and read what is new."""
-        if self.history is not None:
-            async with self._turn:
-                await self._read(self.history, await self.history.refresh())
+    async def read_new(self) -> Seen | None:
+        """Ask for the present checkpoint and read what is new. Returns the checkpoint, None without a log."""
+        if self.history is None:
+            return None
+        async with self._turn:
+            seen = await self.history.refresh()
+            await self._read(self.history, seen)
+            return seen
 
     async def _read(self, history: LogHistory, seen: Seen) -> None:
-        for card in await history.read(seen):
-            if card.handle == self._http.account.handle:
-                await self._check_own(history, card)
+        await history.read(seen)
+        # What is read is shared by all identities of this home, and each looks for its own handle.
+        handle = self._http.account.handle
+        cards, end = await asyncio.to_thread(history.state.unchecked, handle)
+        for card in cards:
+            await self._check_own(history, card)
+        await asyncio.to_thread(history.state.note_checked, handle, end)
+
+    async def check_all_own(self) -> None:
+        """Look at every card of the own handle in the log, also at those that were looked at before."""
+        if self.history is not None:
+            rows, _ = await asyncio.to_thread(self.history.state.unchecked, self._http.account.handle, 0)
+            for card in rows:
+                await self._check_own(self.history, card)
 
     async def _check_own(self, history: LogHistory, card: SeenCard) -> None:
-        """Alarm the owner of the handle of a card that he did not publish."""
+        """Alarm the owner of the own handle of a card for it that he did not publish."""
         account = self._http.account
         if card.card_id != account.card.card.id and card.serial >= account.card.card.serial:
             # Another process of this identity may have renewed its card.
@@ -238,7 +252,7 @@ class KeyLog:
         text = foreign_card(card.handle, card.number, fingerprint(card.ipk), account.fingerprint, why)
         subject = f"card {b64encode(card.card_id)}"
         if await asyncio.to_thread(history.state.raise_alarm, subject, text, self._clock.own_ms()):
-            self._note(text)
+            self._tell(text)
 
     async def watch(self, every_s: float) -> None:
         """Read what is new every ``every_s`` seconds, for ever. What contradicts is told, once each."""
@@ -249,7 +263,7 @@ class KeyLog:
             except (TrustError, ConfigError) as error:
                 if str(error) != told:
                     told = str(error)
-                    self._note(_sentences(error))
+                    self._tell(_sentences(error))
             except RinglineError:
                 # The relay is away: what it shows when it is back has to continue this.
                 pass
@@ -272,7 +286,7 @@ class KeyLog:
         try:
             await self._compare(history, handle, told)
         except (TrustError, ConfigError) as error:
-            self._note(_sentences(error))
+            self._tell(_sentences(error))
         except RinglineError:
             # The relay is away; the next time that the two speak, they compare what there is then.
             pass
@@ -302,7 +316,12 @@ class KeyLog:
         if await asyncio.to_thread(history.state.alarm, subject) is None:
             views = {f"told by {handle}": told, "shown here": View.of(seen)}
             error = contradicted(self._address, handle, why, views)
-            self._note(_sentences(await history.keep(subject, error, views)))
+            self._tell(_sentences(await history.keep(subject, error, views)))
+
+    def _tell(self, text: str) -> None:
+        """Tell the owner, line by line."""
+        for line in text.split("\n"):
+            self._note(line)
 
 
 def _trim(kept: dict[_K, _V]) -> None:

@@ -6,8 +6,8 @@ which all processes of one person share. What contradicts it is kept too, as evi
 
 import asyncio
 import base64
-from collections.abc import Mapping
-from typing import Final, final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias, final
 
 from ringline.client.clock import RelayClock
 from ringline.client.home import Home
@@ -18,7 +18,7 @@ from ringline.client.logstate import LogState, Seen, SeenCard
 from ringline.protocol.checkpoint import Checkpoint, LogKey
 from ringline.protocol.errors import ConfigError, LogError, LogForked
 from ringline.protocol.identity import SignedCard
-from ringline.protocol.logentry import decode_entry, encode_entry
+from ringline.protocol.logentry import LogEntry, decode_entry, encode_entry
 from ringline.protocol.merkle import (
     Frontier,
     Span,
@@ -30,15 +30,30 @@ from ringline.protocol.merkle import (
 )
 from ringline.protocol.statements import SignedRevocation
 
-__all__ = ["READ_AT_ONCE", "LogHistory", "Said"]
+__all__ = ["READ_AT_ONCE", "LogHistory", "Said", "said_by"]
 
 READ_AT_ONCE: Final = 2_048
 """Entries that are read on the way of a call. What is older in a longer log, `ringline log verify` reads."""
 
 _TRIES: Final = 3
 
-Said = tuple[list[SeenCard], list[tuple[bytes, int]]]
+Said: TypeAlias = tuple[list[SeenCard], list[tuple[bytes, int]]]
 """What entries said: cards; and ids of cards that were called back, with the entry that does it."""
+
+
+def said_by(entries: Iterable[LogEntry | None], start: int) -> Said:
+    """Return what entries say that matters to anybody here; the first is number ``start``."""
+    cards: list[SeenCard] = []
+    revoked: list[tuple[bytes, int]] = []
+    for number, entry in enumerate(entries, start):
+        match entry:
+            case SignedCard(card=card):
+                cards.append(SeenCard(number, card.id, card.handle, card.serial, card.ipk))
+            case SignedRevocation(revocation=revocation):
+                revoked.append((revocation.card_id, number))
+            case _:
+                pass
+    return cards, revoked
 
 
 @final
@@ -102,45 +117,38 @@ class LogHistory:
             raise unproven(handle, f"entry {index} is not this card ({error})") from error
         await asyncio.to_thread(self.state.note_proved, card.card.id, index)
 
-    async def read(self, seen: Seen) -> list[SeenCard]:
-        """Read the entries up to ``seen`` that were not read yet, the last ones only if they are many.
-
-        Returns the cards among them. What another process has read meanwhile is not told again.
-        """
+    async def read(self, seen: Seen) -> None:
+        """Read the entries up to ``seen`` that were not read yet, the last ones only if they are many."""
         for _ in range(_TRIES):
             before = await asyncio.to_thread(self.state.read)
             if before.size >= seen.size:
-                return []
+                return
             start = max(before.size, seen.size - READ_AT_ONCE)
             try:
                 frontier = before if start == before.size else await self.reader.frontier(start, seen.size)
                 read = before.size
-                cards, revoked = await self._entries(frontier, seen)
+                cards, revoked = said_by(await self._proved(frontier, seen), start)
             except LogError as error:
                 raise await self.forked(str(error), None, seen.note) from error
+            # False: another process has read on meanwhile.
             if await asyncio.to_thread(self.state.note_entries, read, frontier, cards, revoked):
-                return cards
-        return []
+                return
 
-    async def _entries(self, frontier: Frontier, seen: Seen) -> Said:
+    async def between(self, start: int, seen: Seen) -> list[LogEntry]:
+        """Return the entries from ``start`` up to ``seen``, proved to be those of the log."""
+        try:
+            return await self._proved(await self.reader.frontier(start, seen.size), seen)
+        except LogError as error:
+            raise await self.forked(str(error), None, seen.note) from error
+
+    async def _proved(self, frontier: Frontier, seen: Seen) -> list[LogEntry]:
         """Read from the frontier on and append to it; the root of ``seen`` proves what was read."""
-        start = frontier.size
-        data = await self.reader.entries(Span(start, seen.size), seen.size)
+        data = await self.reader.entries(Span(frontier.size, seen.size), seen.size)
         for entry in data:
             frontier.append(leaf_hash(entry))
         if frontier.root() != seen.root:
             raise LogError("the entries that the relay shows are not those of its log")
-        cards: list[SeenCard] = []
-        revoked: list[tuple[bytes, int]] = []
-        for number, entry in enumerate(data, start):
-            match decode_entry(entry):
-                case SignedCard(card=card):
-                    cards.append(SeenCard(number, card.id, card.handle, card.serial, card.ipk))
-                case SignedRevocation(revocation=revocation):
-                    revoked.append((revocation.card_id, number))
-                case _:
-                    pass
-        return cards, revoked
+        return [decode_entry(entry) for entry in data]
 
     async def compare(self, told: View, seen: Seen) -> None:
         """Pass a view of somebody else's that is the same log as ``seen``. Raises `LogError` for another."""
@@ -172,7 +180,8 @@ class LogHistory:
             evidence = known.evidence
         error.evidence = evidence
         if evidence is not None:
-            error.args = (f"{error}\n  evidence     {evidence}",)
+            first, *more = str(error).split("\n")
+            error.args = ("\n".join([first, *more[:-2], f"  evidence     {evidence}", *more[-2:]]),)
         return error
 
 

@@ -213,6 +213,25 @@ class LogState:
             ).fetchone()
         return None if row is None else SeenCard(*row)
 
+    def unchecked(self, handle: str, start: int | None = None) -> tuple[list[SeenCard], int]:
+        """Return the cards of an own handle that were not looked at yet, and up to where entries were read.
+
+        ``start`` is the first entry to return, by default the first that no process has looked at.
+        """
+        with self._transaction() as run:
+            start = int(_fact(run, f"checked {handle}") or 0) if start is None else start
+            read = int(_fact(run, "read") or 0)
+            rows = run.execute(
+                f"SELECT {_CARD} FROM cards WHERE handle = ? AND number >= ? ORDER BY number", (handle, start)
+            ).fetchall()
+        return [SeenCard(*row) for row in rows], read
+
+    def note_checked(self, handle: str, end: int) -> None:
+        """Keep that the cards of an own handle were looked at, up to entry ``end`` and without it."""
+        with self._transaction() as run:
+            if int(_fact(run, f"checked {handle}") or 0) < end:
+                _set(run, f"checked {handle}", str(end))
+
     def number_of(self, card_id: bytes) -> int | None:
         """Return which entry a card is, as far as the entries were read."""
         with self._transaction() as run:
@@ -310,7 +329,8 @@ def _open(path: Path) -> sqlite3.Connection:
         )
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        # One file: it may be set aside by hand.
+        connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("PRAGMA synchronous=FULL")
         _migrate(connection, path)
     except BaseException:
