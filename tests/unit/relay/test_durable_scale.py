@@ -9,7 +9,7 @@ import os
 import sqlite3
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def connection_of(store: SqliteCalls) -> sqlite3.Connection:
 
 
 @contextmanager
-def filled(path: Path, count: int) -> Iterator[Mail]:
+def filled(path: Path, count: int) -> Generator[Mail]:
     """Start a relay on a file with so many queued calls for bob."""
     now = START.wall
     with opened(path) as store:
@@ -57,7 +57,7 @@ def filled(path: Path, count: int) -> Iterator[Mail]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[SqliteCalls]:
+def opened(path: Path) -> Generator[SqliteCalls]:
     """Open the file; its upkeep is left to its own thread, which counts for nobody."""
     store = SqliteCalls(str(path), erased_within=600)
     try:

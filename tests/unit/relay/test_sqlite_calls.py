@@ -724,7 +724,7 @@ def checkpoints(calls: SqliteCalls, during: int, behind: int) -> list[str]:
             commit("during")
 
     @contextmanager
-    def entered(stopped: Callable[[], bool]) -> Generator[None]:
+    def entered(_: upkeep.Gate, stopped: Callable[[], bool]) -> Generator[None]:
         commit("behind")
         with aside(stopped):
             yield
@@ -732,7 +732,7 @@ def checkpoints(calls: SqliteCalls, during: int, behind: int) -> list[str]:
     run = upkeep_of(calls)._connection
     run.set_trace_callback(traced)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upkeep.Gate, "aside", lambda _, stopped: entered(stopped))
+        patch.setattr(upkeep.Gate, "aside", entered)
         calls.shrink()
     run.set_trace_callback(None)
     return said
