@@ -124,7 +124,8 @@ class CallFile:
 
     def write(self, statement: str, values: Sequence[Value]) -> int:
         """Return how many rows a statement of the turn changed. Raises `StoreError`, `DuplicateCall`."""
-        self.begin()
+        if not self.in_turn:
+            self.begin()
         connection = self.database()
         try:
             return connection.execute(statement, values).rowcount

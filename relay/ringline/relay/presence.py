@@ -216,7 +216,13 @@ class Presence:
 
     def takes_durable(self, callee: str) -> bool:
         """True if an instance that takes durable calls has a free place."""
-        return any(not instance.full for instance in self.durable_instances(callee))
+        desk = self._desks.get(callee)
+        if desk is None:
+            return False
+        for instance in desk.instances.values():
+            if instance.durable and instance.connection is not None and not instance.full:
+                return True
+        return False
 
     def hand(
         self, caller: str, callee: str, correlation_id: str, now: int, *, suspect: bool
