@@ -141,7 +141,11 @@ async def _until(caller: "AsyncCaller", told: Connection, name: str, states: lis
     end = time.monotonic() + _WAIT_S
     while True:
         record = await caller.record(receipt(name))
-        state = "gone" if record is None else record.state
+        if record is not None:
+            state = record.state
+        else:
+            # A caller that died before it learned the call's id cannot ask.
+            state = "unknown" if (await caller.kept(receipt(name))).call_id is None else "gone"
         # Looking at an outcome again and again would use up the times that it is sent.
         over = record is None or (record.finished_at is not None and "gone" not in states)
         if state in states or over or time.monotonic() > end:

@@ -109,7 +109,8 @@ def _begun(name: str) -> Step:
         end = time.monotonic() + BOUND_S
         while not play.runs(name) and time.monotonic() < end:
             seen = play.stage.perform("until", name=name, states=["started"])
-            if seen is not None and seen.facts.get("state", "started") != "started":
+            state = "unknown" if seen is None else seen.facts.get("state", "unknown")
+            if state not in ("started", "unknown"):
                 return
 
     return take
