@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from ringline.client.account import Account
+from ringline.client.logstate import followed_key
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64encode
 
@@ -42,5 +43,10 @@ def sheet(account: Account) -> str:
 
 def _contact(account: Account) -> str:
     address = account.address
-    contact = Contact(handle=account.handle, realm=address.realm, ipk=account.ipk, at=address.base_url)
-    return contact.format()
+    return Contact(
+        handle=account.handle,
+        realm=address.realm,
+        ipk=account.ipk,
+        at=address.base_url,
+        log=followed_key(account.home, address),
+    ).format()

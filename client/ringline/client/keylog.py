@@ -103,6 +103,11 @@ class KeyLog:
         seen = None if self.history is None else self.history.seen
         return UNSET if seen is None else bodies.Checkpoint(size=seen.size, root=b64encode(seen.root))
 
+    @property
+    def vouched(self) -> bytes | None:
+        """The key of the log that an own contact string hands on; None in the development realm."""
+        return None if self.history is None or self._address.is_local else self.history.key.public
+
     def close(self) -> None:
         """Let go of the file."""
         if self._state is not None:

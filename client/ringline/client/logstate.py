@@ -9,18 +9,20 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
+from ringline.client.address import RelayAddress
+from ringline.client.home import Home
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import ConfigError, EncodingError, LogError
 from ringline.protocol.identity import HASH_BYTES
 from ringline.protocol.merkle import Frontier
 from ringline.protocol.signing import PUBLIC_BYTES
 
-__all__ = ["Alarm", "KeySource", "LogState", "Seen", "SeenCard"]
+__all__ = ["Alarm", "KeySource", "LogState", "Seen", "SeenCard", "followed_key"]
 
 KeySource: TypeAlias = Literal["contact", "relay"]
 """Who told the key of the log: a contact string, or the relay itself at the first contact."""
@@ -58,6 +60,20 @@ _MIGRATIONS: Final = (
     ) STRICT;
     """,
 )
+
+
+def followed_key(home: Home, address: RelayAddress) -> bytes | None:
+    """Return the key of a relay's log as it is kept here, to be handed on in a contact string.
+
+    None when no log was seen, and in the development realm, where another relay may answer tomorrow. Asks
+    no relay. Raises `ConfigError` when the file cannot be read.
+    """
+    path = home.keylog_file(address)
+    if address.is_local or not path.exists():
+        return None
+    with closing(LogState(path)) as state:
+        kept = state.key()
+    return None if kept is None else kept[0]
 
 
 @final

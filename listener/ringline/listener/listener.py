@@ -393,7 +393,7 @@ class Listener:
             await http.publish()
             await self._let_in(http)
             await reception.meet()
-            serving = self._describe(account, is_new, contacts)
+            serving = self._describe(account, is_new, contacts, log)
 
             def ready() -> None:
                 _log.info("listening as %s at %s", serving.handle, serving.relay)
@@ -451,7 +451,7 @@ class Listener:
         if turned_on:
             self._note("told the relay to keep durable calls while nobody listens")
 
-    def _describe(self, account: Account, is_new: bool, contacts: Contacts) -> Serving:
+    def _describe(self, account: Account, is_new: bool, contacts: Contacts, log: KeyLog) -> Serving:
         allow = self.access.allow
         if allow is not None:
             allow |= {pin.handle for pin in contacts.pins() if self.access.admits(pin.handle)}
@@ -464,7 +464,11 @@ class Listener:
             tasks=self.catalogue.ids,
             admits=None if allow is None else tuple(sorted(allow - self.access.block)),
             contact=Contact(
-                handle=self.name, realm=self.address.realm, ipk=account.ipk, at=self.address.base_url
+                handle=self.name,
+                realm=self.address.realm,
+                ipk=account.ipk,
+                at=self.address.base_url,
+                log=log.vouched,
             ).format(),
         )
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ringline.client.address import DEFAULT_RELAY, RelayAddress
 from ringline.client.generation import parse_identity_keys
 from ringline.client.home import read_private
 from ringline.client.keylog import FRESH_MS
 from ringline.client.loghistory import READ_AT_ONCE
+from ringline.client.logstate import followed_key
 from ringline.protocol import bodies
 from ringline.protocol.checkpoint import open_checkpoint
 from ringline.protocol.encoding import b64encode
@@ -625,3 +627,14 @@ async def test_each_identity_of_a_home_is_told_of_its_own_handle_whoever_has_rea
     assert alice.notes == []
     await zoe.log.read_new()
     assert "a card for your handle zoe" in zoe.notes[0]
+
+
+async def test_the_key_of_the_log_is_handed_on_but_not_that_of_a_development_relay(tmp_path: Path) -> None:
+    for realm, told in (("relay.example", True), ("localhost", False)):
+        async with log_relay(tmp_path / realm, realm) as relay:
+            alice = await relay.client()
+            key = relay.signer.public if told else None
+            assert alice.log.vouched == key
+            assert followed_key(alice.home, alice.address) == key
+            assert not alice.home.keylog_file(RelayAddress.parse(DEFAULT_RELAY)).exists()
+            assert followed_key(alice.home, RelayAddress.parse("https://other.example")) is None
