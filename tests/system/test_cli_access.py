@@ -1,5 +1,6 @@
 """From nothing to an allowed call, between two computers that share a relay and nothing else."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ringline.client import Account, Home, RelayAddress, RelayClock, RelayHttp
+from ringline.client.clock import wall_ms
+from ringline.protocol.shapes import Policy
 from ringline_testing.commands import BOUND_S, RINGLINE, Running, Scene
 
 pytestmark = pytest.mark.system
@@ -162,3 +166,63 @@ def _invites(scene: Scene) -> Path:
     (path,) = scene.home.rglob("invites.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     return path.relative_to(scene.home)
+
+
+def test_a_strangers_call_waits_for_its_owners_word(ada: Scene, bob: Scene) -> None:
+    relay = serve(ada, "--open-registration")
+    url = relay.says(r"Clients\s+(\S+)")[1]
+    for scene in (ada, bob):
+        # As `ringline accept` leaves it, so that no command needs to name the relay.
+        scene.home.mkdir(mode=0o700)
+        (scene.home / "usual-relay").write_text(f"{url}\nrelay.test\n")
+    listener = ada.start("listen", "--as", "ada", "--plain", "--offline", "--hold", "--run", "cat")
+    listener.says("^● ready")
+    bob.document("init", "--as", "bob", "--plain")
+    let_everybody_through(ada, url)
+    contact = ada.document("id", "show")["identities"][0]["contact"]
+
+    def left(word: str) -> tuple[str, dict[str, object]]:
+        """Leave a durable call of bob's, and return its receipt and what waits in ada's inbox."""
+        receipt = bob.document("call", contact, "--as", "bob", "--durable", "--no-wait", word)["receipt"]
+        listener.says("^..:..:..  bob waits for your word", after=len(seen))
+        seen[:] = listener.told
+        (waiting,) = ada.document("inbox", "ls")["calls"]
+        return receipt, waiting
+
+    def answered(receipt: str) -> dict[str, object]:
+        return bob.document("result", receipt, "--as", "bob", "--wait", "30")
+
+    seen = list(listener.told)
+    receipt, waiting = left("once")
+    assert (waiting["from"], waiting["known"], waiting["task"]) == ("bob", False, None)
+    shown = ada.run("inbox", "show", str(waiting["call_id"])).stdout.decode()
+    assert "NOBODY you know" in shown
+    assert str(waiting["fingerprint"]) in shown
+    assert ada.run("inbox", "allow", str(waiting["call_id"]), "--once").returncode == 0
+    assert answered(receipt)["reply"] == answered(receipt)["reply"]
+    assert ada.document("inbox", "ls")["calls"] == []
+    # His key is known by now, but he is not let in.
+    receipt, waiting = left("never")
+    assert (waiting["known"], waiting["task"]) == (True, "default")
+    assert ada.run("inbox", "deny", str(waiting["call_id"])).returncode == 0
+    error = answered(receipt)["error"]
+    assert isinstance(error, dict)
+    assert (error["code"], error["authenticated"]) == ("blocked", True)
+    receipt, waiting = left("more")
+    assert ada.run("inbox", "allow", str(waiting["call_id"]), "--task", "default").returncode == 0
+    assert answered(receipt)["ok"]
+    # From now on nobody is asked.
+    last = bob.document("call", contact, "--as", "bob", "--durable", "again")
+    assert last["reply"]["text"] == "again"
+    contacts = ada.document("contacts", "ls")["contacts"]
+    assert [(one["handle"], one["state"], one["tasks"]) for one in contacts] == [
+        ("bob", "allowed", ["default"])
+    ]
+
+
+def let_everybody_through(scene: Scene, url: str) -> None:
+    """Have the relay keep nobody from ada, so that only her listener stands between her and a caller."""
+    address = RelayAddress.parse(url, "relay.test")
+    account = Account.load(Home(scene.home), address, "ada", wall_ms())
+    policy = Policy(offline=True, accept="anyone", allow=[], block=[])
+    asyncio.run(RelayHttp(address, account, RelayClock()).set_policy(policy))

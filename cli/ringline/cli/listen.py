@@ -95,6 +95,12 @@ class RunPage(Page):
     help="Have the relay keep durable calls while nobody listens. It stays on at the relay.",
 )
 @click.option(
+    "--hold",
+    is_flag=True,
+    help="Have durable calls of strangers, and of tasks that were not granted, wait for your word: see "
+    "ringline inbox. [default: refuse them]",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(1, 1_000),
     default=8,
@@ -134,6 +140,7 @@ def command(
     task: str | None,
     allow: tuple[str, ...],
     offline: bool,
+    hold: bool,
     concurrency: int,
     timeout: float,
     trust_new: bool,
@@ -167,6 +174,7 @@ def command(
             allow=allow,
             trust_new=True if trust_new else None,
             offline=offline,
+            hold=hold,
             concurrency=concurrency,
             timeout_s=timeout,
             drain_s=drain,

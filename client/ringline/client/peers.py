@@ -147,6 +147,14 @@ class Peers:
         """Return what is pinned for a handle; the own one is known without a pin."""
         return self._contacts.pin(self._address.realm, handle) or self._own(handle)
 
+    async def look(self, handle: str) -> bytes:
+        """Return the identity key that the relay shows for a handle; nothing is pinned, and nothing believed.
+
+        Raises as `resolve` does.
+        """
+        keys = await self._http.keys(handle)
+        return read_keys(self._address.realm, handle, keys).card.card.ipk
+
     def forget(self, handle: str) -> None:
         """Ask the relay anew the next time; the pin stays."""
         self._cache.pop(handle, None)

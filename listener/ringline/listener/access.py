@@ -46,9 +46,9 @@ class Access:
 
     def admits(self, handle: str) -> bool:
         """Whether calls of that handle are opened and worked on. Raises as the contacts do."""
-        pin = self._pin(handle)
-        if handle in self.block or (pin is not None and pin.state == "blocked"):
+        if self.is_blocked(handle):
             return False
+        pin = self._pin(handle)
         if self.allow is None or handle in self.allow:
             return True
         return pin is not None and pin.state == "allowed"
@@ -59,6 +59,11 @@ class Access:
         if pin is None or pin.tasks is None or pin.state != "allowed" or handle in (self.allow or ()):
             return None
         return frozenset(pin.tasks)
+
+    def is_blocked(self, handle: str) -> bool:
+        """Whether it was decided that this caller may not call."""
+        pin = self._pin(handle)
+        return handle in self.block or (pin is not None and pin.state == "blocked")
 
     def is_approved(self, call_id: str) -> bool:
         """Whether the owner let this one call through."""

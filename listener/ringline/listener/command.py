@@ -40,6 +40,8 @@ class ListenOptions:
     trust_new: bool | None = None
     offline: bool = False
     """``--offline``: have the relay keep durable calls while nobody listens."""
+    hold: bool = False
+    """``--hold``: have durable calls that nobody allowed wait for the owner's word."""
     concurrency: int = 8
     timeout_s: float = WORK_BOUND_MS / 1_000
     drain_s: float = 30.0
@@ -75,6 +77,7 @@ def make_listener(options: ListenOptions, say: Callable[[str], None]) -> Listene
         allow=options.allow or None,
         trust_new=options.trust_new,
         offline=options.offline,
+        hold=options.hold,
         capacity=options.concurrency,
         timeout=options.timeout_s,
         drain=options.drain_s,

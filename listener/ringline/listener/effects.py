@@ -25,6 +25,7 @@ __all__ = [
     "NO_ROOM",
     "Broken",
     "Effect",
+    "Held",
     "Job",
     "Judge",
     "Note",
@@ -102,6 +103,12 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Unchecked:
     """A call that could not be checked at this moment: nothing is said for it and nothing against it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A durable call that waits for its owner's word; it is opened again when he has given it."""
 
 
 @final

@@ -45,6 +45,7 @@ from ringline.client import (
     RelayHttp,
 )
 from ringline.client.clock import wall_ms
+from ringline.client.inbox import Inbox
 from ringline.client.invitations import Invitations
 from ringline.listener.access import Access
 from ringline.listener.catalogue import Catalogue
@@ -54,6 +55,7 @@ from ringline.listener.reception import Reception
 from ringline.listener.runtime import Command
 from ringline.listener.service import Service, ServiceOptions
 from ringline.listener.tasks import DEFAULT_TASK, Function, make_task
+from ringline.listener.waiting import WaitingRoom
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError, RinglineError
 from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
@@ -113,6 +115,7 @@ class Listener:
         offline: bool = False,
         passphrase: Passphrase | None = None,
         plain: bool | None = None,
+        hold: bool = False,
         expose_errors: bool = False,
         note: Callable[[str], None] | None = None,
         on_ready: Callable[[Serving], None] | None = None,
@@ -134,6 +137,8 @@ class Listener:
                 minutes (envelope §3.9).
             offline: have the relay keep durable calls while nobody listens. It stays on at the relay; False
                 leaves it as it is.
+            hold: have durable calls of strangers, and of tasks that were not granted, wait in an inbox for
+                the owner's word (``ringline inbox``), as many as half of ``capacity``; False refuses them.
             passphrase, plain: how the key files of a new identity are protected; see `Account.create`.
             expose_errors: send the text of any exception of a handler to the caller.
             note: told what the owner should know, one line each; handles, ids and local error texts.
@@ -155,10 +160,10 @@ class Listener:
                 f"the time for one call is at most {WORK_BOUND_MAX_MS // 1_000} seconds, not {timeout:g}",
                 next_step="choose a shorter timeout; the relay itself waits no longer than six minutes",
             )
-        if offline and not journal:
+        if (offline or hold) and not journal:
             raise ConfigError(
                 "durable calls need a journal on disk: they must not run twice after a crash",
-                next_step="keep the journal, or leave the mailbox off",
+                next_step="keep the journal, or leave the mailbox and the inbox off",
             )
         self.name = name
         self._home = Home(home) if isinstance(home, Path) else home
@@ -173,6 +178,7 @@ class Listener:
         )
         self._journal = journal
         self._offline = offline
+        self._hold = hold
         self._passphrase = passphrase
         self._plain = plain
         self._note = note or _say_nothing
@@ -386,6 +392,11 @@ class Listener:
             peers.add(contact)
         self.access.contacts = lambda handle: contacts.pin(self.address.realm, handle)
         reception = Reception(Invitations(home, account, http, contacts), self._note)
+        room: WaitingRoom | None = None
+        if self._hold:
+            most = max(1, self.service_options.capacity // 2)
+            room = WaitingRoom(Inbox(home, account), most=most, now=clock.own_ms, note=self._note)
+            self.access.approved = room.approves
         path = home.journal_file(self.address, self.name) if self._journal else None
         with contextlib.closing(log), Journal(path) as journal:
             told = [contact.log for contact in self._contacts if contact.log is not None]
@@ -412,6 +423,7 @@ class Listener:
                 note=self._note,
                 ready=ready,
                 reception=reception,
+                room=room,
                 log=log,
             )
             with self._lock:

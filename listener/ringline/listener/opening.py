@@ -12,15 +12,20 @@ from msgspec import UNSET
 
 from ringline.client import Account, OwnKey, Peers, RelayClock, Sender
 from ringline.listener.access import Access
-from ringline.listener.effects import Opened, Unchecked
+from ringline.listener.effects import Held, Opened, Unchecked
+from ringline.listener.tasks import DEFAULT_TASK
+from ringline.listener.waiting import WaitingRoom
+from ringline.protocol.bodies import decode_request
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.envelope import Party, Recipient, RequestContext, open_request
 from ringline.protocol.errors import (
+    BodyError,
     CannotOpen,
     ConfigError,
     EncodingError,
     HttpProblem,
     LogForked,
+    MessageTooLarge,
     RinglineError,
     TransportError,
     TrustError,
@@ -42,12 +47,17 @@ class _Refused(Exception):
 
 
 @final
+class _Waits(Exception):
+    """The call waits for its owner's word."""
+
+
+@final
 class Opener:
     """Opens the calls of one identity.
 
     ``peers`` tells whose card a caller's is, ``access`` who may call; ``meet`` looks whether strangers have
-    taken up an invite; ``note`` is told of refusals that the owner should know about: it gets no plaintext
-    and no secret.
+    taken up an invite; ``room`` holds calls for the owner's word; ``note`` is told of refusals that the
+    owner should know about: it gets no plaintext and no secret.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Opener:
         access: Access,
         note: Callable[[str], None],
         meet: Callable[[], Awaitable[None]] | None = None,
+        room: WaitingRoom | None = None,
     ) -> None:
         self._account = account
         self._peers = peers
@@ -65,11 +76,14 @@ class Opener:
         self._access = access
         self._note = note
         self._meet = meet
+        self._room = room
 
-    async def open(self, frame: IncomingCall) -> Opened | Unchecked | None:
+    async def open(self, frame: IncomingCall) -> Opened | Unchecked | Held | None:
         """Return what is in a call, None when a step refused it. Raises nothing of a peer's making."""
         try:
             return await self._open(frame)
+        except _Waits:
+            return Held()
         except _Refused as refusal:
             if str(refusal):
                 self._note(str(refusal))
@@ -108,6 +122,7 @@ class Opener:
         context = self._context(frame, sender, own)
         # 6 to 9, up to the JSON.
         opened = open_request(envelope, own.private, context, sender.card.card.spk)
+        self._check_granted(frame, opened.json_bytes, context.sender.ipk)
         return Opened(
             from_ipk=context.sender.ipk,
             own_ipk=context.recipient.ipk,
@@ -117,11 +132,32 @@ class Opener:
             json=opened.json_bytes,
         )
 
+    def _check_granted(self, frame: IncomingCall, json: bytes, ipk: bytes) -> None:
+        """Have a known caller's call wait, if that is wished, when he was not granted what it asks."""
+        if self._room is None or self._access.is_blocked(frame.from_):
+            return
+        try:
+            request = decode_request(json)
+        except (BodyError, MessageTooLarge):
+            return  # it is refused as what it is
+        if request.query is not UNSET:
+            return
+        task = DEFAULT_TASK if request.task is UNSET else request.task
+        granted = self._access.tasks(frame.from_)
+        if self._access.admits(frame.from_) and (granted is None or task in granted):
+            return
+        if self._room.holds(frame, ipk, known=True, task=task):
+            raise _Waits
+
     async def _sender(self, frame: IncomingCall, card_id: bytes) -> Sender:
         handle = frame.from_
         if self._meet is not None and not (self._access.admits(handle) and self._peers.pinned(handle)):
             await self._meet()
         if not self._access.admits(handle) and self._peers.pinned(handle) is None:
+            if self._room is not None and not self._access.is_blocked(handle):
+                ipk = await self._peers.look(handle)
+                if self._room.holds(frame, ipk, known=False, task=None):
+                    raise _Waits
             raise _Refused(
                 f"a call from {handle} was refused: let it in with --allow {handle}, "
                 "or invite its owner: ringline invite"

@@ -22,6 +22,7 @@ from ringline.listener.catalogue import Catalogue
 from ringline.listener.effects import (
     Broken,
     Effect,
+    Held,
     Note,
     Open,
     Opened,
@@ -40,6 +41,7 @@ from ringline.listener.opening import Opener
 from ringline.listener.reception import Reception
 from ringline.listener.sealing import seal
 from ringline.listener.session import Session
+from ringline.listener.waiting import WaitingRoom
 from ringline.listener.worker import Worker
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import RinglineError, TransportError
@@ -56,6 +58,7 @@ _KEYS_EVERY_S: Final = 60.0
 _CONTEXT_BYTES: Final = 16
 _STOP_MORE_S: Final = 4.0
 _LOOK_AT_LOG_S: Final = 300.0
+_LOOK_AT_INBOX_S: Final = 0.5
 
 
 @final
@@ -89,13 +92,14 @@ class Service:
         note: Callable[[str], None],
         ready: Callable[[], None],
         reception: Reception | None = None,
+        room: WaitingRoom | None = None,
         log: KeyLog | None = None,
     ) -> None:
         """Made in the event loop it will live in.
 
         ``place`` is where functions run. ``note`` is told what the owner should know, ``ready``
-        that the first connection stands; ``reception`` knows who has taken an invite up, ``log`` is
-        the relay's key log.
+        that the first connection stands; ``reception`` knows who has taken an invite up, ``room`` holds
+        calls for the owner's word, ``log`` is the relay's key log.
         """
         self._account = account
         self._http = http
@@ -117,7 +121,8 @@ class Service:
         )
         self._log = log
         meet = None if reception is None else reception.meet
-        self._opener = Opener(account, peers, clock, catalogue.access, self._note, meet)
+        self._opener = Opener(account, peers, clock, catalogue.access, self._note, meet, room)
+        self._room = room
         self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
         self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
         self._tasks = Background("a task of the listener")
@@ -144,6 +149,8 @@ class Service:
         keys = asyncio.get_running_loop().create_task(self._keep_keys())
         if self._log is not None:
             self._tasks.start(self._log.watch(_LOOK_AT_LOG_S))
+        if self._room is not None:
+            self._tasks.start(self._look_at_inbox(self._room))
         self._arm()
         try:
             await self._finished
@@ -267,7 +274,7 @@ class Service:
             _log.info("call %s ended: %s", tell.offer.call_id, tell.end.reason)
 
     async def _open(self, frame: IncomingCall) -> None:
-        opened: Opened | Unchecked | None
+        opened: Opened | Unchecked | Held | None
         try:
             opened = await self._opener.open(frame)
         except Exception as error:  # nothing of a peer's making may leave a call without an answer
@@ -277,6 +284,28 @@ class Service:
             # Nobody waits for it: the call is its caller's, whatever the relay shows to whom.
             self._tasks.start(self._log.heard(frame.from_, opened.json))
         self._feed(lambda: self._session.opened(frame.call_id, opened, self._now()))
+
+    async def _look_at_inbox(self, room: WaitingRoom) -> None:
+        """Take up the calls that waited and were decided, and forget those that wait no more."""
+        waiting = set[str]()
+        told = ""
+        while True:
+            await asyncio.sleep(_LOOK_AT_INBOX_S)
+            held = set(self._session.held)
+            try:
+                for call_id in waiting - held:
+                    room.gone(call_id)
+                for call_id in [one for one in held if room.decided(one)]:
+                    self._reopen(call_id)
+                    held.discard(call_id)
+            except RinglineError as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._note(told)
+            waiting = held
+
+    def _reopen(self, call_id: str) -> None:
+        self._feed(lambda: self._session.reopen(call_id, self._now()))
 
     def _ended(self, entry_id: int, result: Result, stopped: bool) -> None:
         # How a program takes it to be stopped is nobody's concern.

@@ -15,6 +15,7 @@ from msgspec.structs import replace as replace_members
 
 from ringline.listener.effects import (
     Effect,
+    Held,
     Judge,
     Note,
     Open,
@@ -101,6 +102,7 @@ class Session:
         self._intake = Intake(records, self._line, self._floor, judge, mint)
         self._recall = Recall(records, self._line, self._floor, self._intake)
         self._openings: dict[str, _Opening] = {}
+        self._held: dict[str, IncomingCall] = {}
         self._purge_at = 0
 
     # --- the connection
@@ -142,6 +144,11 @@ class Session:
                 opening.frame, lease_id=frame.lease_id, execute_by=frame.execute_by
             )
             return []
+        if call_id in self._held:
+            # It waits on, under the new lease: accepted is not started.
+            self._held[call_id] = frame
+            self._line.offer(call_id, frame.lease_id)
+            return self._line.accepted(call_id)
         try:
             # Step 0: what the journal knows is answered from it.
             entry = self._records.find(call_id)
@@ -168,13 +175,31 @@ class Session:
         self._openings[call_id] = _Opening(frame)
         return [Open(frame)]
 
-    def opened(self, call_id: str, opened: Opened | Unchecked | None, now: Instant) -> list[Effect]:
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The ids of the calls that wait for their owner's word."""
+        return tuple(self._held)
+
+    def reopen(self, call_id: str, now: Instant) -> list[Effect]:
+        """Take up a call that waited: it is opened as if it had come just now."""
+        frame = self._held.pop(call_id, None)
+        # One that is not on this connection comes again by itself.
+        return [] if frame is None or call_id not in self._line else self._incoming(frame, now)
+
+    def opened(self, call_id: str, opened: Opened | Unchecked | Held | None, now: Instant) -> list[Effect]:
         """Take the result of `Open`; None when a step of envelope §3.7 before the JSON refused the call."""
         opening = self._openings.pop(call_id)
         if call_id not in self._line:
             # The connection or the lease is gone. Nothing was taken; the next offer starts afresh.
             self._floor.close(call_id)
             return []
+        if isinstance(opened, Held):
+            # Nothing of it is taken, so a process that ends while it waits has not died over it.
+            self._floor.close(call_id)
+            if opening.cancelled:
+                return self._line.cancelled(call_id, "pending")
+            self._held[call_id] = opening.frame
+            return self._line.accepted(call_id)
         if opened is None or isinstance(opened, Unchecked):
             self._floor.close(call_id)
             if opened is not None and opening.frame.delivery_mode == "durable":
@@ -280,6 +305,7 @@ class Session:
         if not self._line.holds(call_id, frame.lease_id):
             return []
         self._line.withdraw(call_id)
+        self._held.pop(call_id, None)
         work = self._floor.desk.call(call_id)
         if work is None or any(one in self._line for one in work.offers):
             return []
@@ -296,6 +322,8 @@ class Session:
         if opening is not None:
             opening.cancelled = True
             return []
+        if self._held.pop(frame.call_id, None) is not None:
+            return self._line.cancelled(frame.call_id, "pending")
         work = self._floor.desk.call(frame.call_id)
         if work is not None:
             return self._floor.cancel(work, frame.call_id, now) + self._floor.schedule(now)
@@ -322,6 +350,10 @@ class Session:
     def tick(self, now: Instant) -> list[Effect]:
         """Do what is due."""
         effects = self._floor.tick(now)
+        for call_id, frame in tuple(self._held.items()):
+            if frame.execute_by is not UNSET and now.wall >= frame.execute_by:
+                del self._held[call_id]
+                self._line.withdraw(call_id)  # the relay lets it expire
         if now.mono >= self._purge_at:
             self._purge_at = now.mono + _PURGE_MS
             try:

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from ringline.listener.effects import (
     Broken,
     Effect,
+    Held,
     Job,
     Judge,
     Note,
@@ -180,6 +181,14 @@ class Talk:
     def unchecked(self, call_id: str = "call-1") -> list[str]:
         """Report that the call could not be checked at this moment."""
         return self.words(self.session.opened(call_id, Unchecked(), self.now))
+
+    def hold(self, call_id: str = "call-1") -> list[str]:
+        """Report that the call waits for its owner's word."""
+        return self.words(self.session.opened(call_id, Held(), self.now))
+
+    def reopen(self, call_id: str = "call-1") -> list[str]:
+        """Have the owner decide on a call that waited."""
+        return self.words(self.session.reopen(call_id, self.now))
 
     def call(
         self, call_id: str = "call-1", text: str = "hi", *, say: dict[str, Any] | None = None, **frame: Any
