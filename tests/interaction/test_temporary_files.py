@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -18,20 +18,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"
 
 
 @contextmanager
-def of_outbox(folder: Path) -> Iterator[sqlite3.Connection]:
+def of_outbox(folder: Path) -> Generator[sqlite3.Connection]:
     home = Home(folder)
     with closing(Outbox(home, folder / "alice" / "outbox.db")) as outbox:
         yield outbox._run
 
 
 @contextmanager
-def of_journal(folder: Path) -> Iterator[sqlite3.Connection]:
+def of_journal(folder: Path) -> Generator[sqlite3.Connection]:
     with closing(Journal(folder / "journal.db")) as journal:
         yield journal._file.connection
 
 
 @contextmanager
-def of_relay(folder: Path) -> Iterator[sqlite3.Connection]:
+def of_relay(folder: Path) -> Generator[sqlite3.Connection]:
     with closing(SqliteCalls(str(folder / "relay.db"))) as store:
         assert store._file.connection is not None
         yield store._file.connection
