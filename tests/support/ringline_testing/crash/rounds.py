@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -30,6 +31,10 @@ _SETTINGS: Final = {
     "KEY_FETCHES_PER_MINUTE": "0",
     "BACK_OFF_MS": "50",
 }
+
+# What stands now, to be taken down by whoever breaks the run off.
+_stages: Final[dict[str, Stage]] = {}
+_broken_off: Final = threading.Event()
 
 
 @dataclass
@@ -72,6 +77,7 @@ def run_cell(run: Run, template: Template, folder: Path) -> None:
             chance=random.Random(run.seed),
             capacity=story.capacity,
         ) as stage:
+            _stages[run.cell.name] = stage
             play = Play(stage)
             stage.up("relay")
             for step in story.steps:
@@ -85,6 +91,7 @@ def run_cell(run: Run, template: Template, folder: Path) -> None:
         run.ends, run.wrong = found.ends, found.wrong
     except (StageError, OSError, AssertionError) as error:
         run.wrong = [f"{type(error).__name__}: {error}", traceback.format_exc()]
+    _stages.pop(run.cell.name, None)
     run.seconds = time.monotonic() - began
     if run.wrong:
         run.kept = folder
@@ -104,10 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     preload()
     base = Path(tempfile.mkdtemp(prefix="ringline-crash-"))
     failed = 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _workers(base, given.jobs) as templates, ThreadPoolExecutor(given.jobs) as pool:
             for number in range(1, given.rounds + 1):
-                failed += _round(chosen, number, seed + number - 1, base, templates, pool)
+                try:
+                    failed += _round(chosen, number, seed + number - 1, base, templates, pool)
+                except KeyboardInterrupt:
+                    _broken_off.set()
+                    say("broken off")
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for stage in list(_stages.values()):
+                        stage.abandon()
+                    return 130
     finally:
         if not failed:
             shutil.rmtree(base)
@@ -135,6 +151,8 @@ def _round(
         finally:
             templates.put(template)
         with lock:
+            if _broken_off.is_set():
+                return run
             say(run.line())
             if run.wrong:
                 say(*(f"      {sentence}" for sentence in run.wrong))

@@ -89,6 +89,8 @@ class Stage:
     starts: int = 0
     _running: dict[Party, ForkServerProcess] = field(default_factory=dict[Party, ForkServerProcess])
     _armed: dict[Party, str] = field(default_factory=dict[Party, str])
+    _callers: set[ForkServerProcess] = field(default_factory=set[ForkServerProcess])
+    _abandoned: bool = False
 
     @classmethod
     def copy(cls, template: Template, folder: Path, **members: Any) -> "Stage":
@@ -100,7 +102,20 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill_all()
+        self.abandon()
+        for process in self._running.values():
+            process.join(BOUND_S)
+            process.close()
+
+    def abandon(self) -> None:
+        """Kill whatever runs, from any thread; nothing is started any more."""
+        self._abandoned = True
+        for process in (*self._running.values(), *self._callers):
+            process.kill()
+
+    def _check(self) -> None:
+        if self._abandoned:
+            raise StageError("it was broken off")
 
     @property
     def url(self) -> str:
@@ -127,6 +142,7 @@ class Stage:
     def up(self, party: Party) -> None:
         """Start the relay or the listener, and wait until it is ready, however often it dies before."""
         while party not in self._running:
+            self._check()
             self.starts += 1
             if self.starts > _STARTS:
                 raise StageError(f"{party} was started {_STARTS} times")
@@ -162,14 +178,6 @@ class Stage:
         if process.is_alive():
             raise StageError(f"{party} does not end")
         self._buried(party)
-
-    def kill_all(self) -> None:
-        """Kill whatever runs."""
-        for party in list(self._running):
-            process = self._running.pop(party)
-            process.kill()
-            process.join(BOUND_S)
-            process.close()
 
     def restore(self) -> None:
         """Kill the relay and start it on its first backup, which knows of no call."""
@@ -216,6 +224,7 @@ class Stage:
 
         Meanwhile whoever else dies is started again. ``between`` gets each other word of the deed.
         """
+        self._check()
         ours, theirs = _context.Pipe()
         party: Party = "caller"
         point = self.faults.get(party, "")
@@ -225,6 +234,7 @@ class Stage:
             target=run_deed, args=(theirs, self._environment(party), log, self.url, deed, members)
         )
         process.start()
+        self._callers.add(process)
         theirs.close()
         try:
             with closing(ours):
@@ -233,6 +243,7 @@ class Stage:
             self._strikes(party, process, point)
             return said
         finally:
+            self._callers.discard(process)
             process.kill()
             process.join(BOUND_S)
             process.close()
