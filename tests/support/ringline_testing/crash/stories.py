@@ -195,7 +195,7 @@ STORIES: Final[Mapping[str, Story]] = {
     ),
     "never begun in time": Story((_submit("one", expires=1.5), _result("one")), {"one": "expired 0"}),
     "not done in time": Story(
-        (_up, _submit("one", "hang", expires=3.0), _begun("one"), _result("one")),
+        (_up, _submit("one", "hang", expires=8.0), _begun("one"), _result("one")),
         # Whoever is first: the listener by its own clock, or the relay by its.
         {"one": "expired 1 | failed 1"},
     ),
@@ -206,7 +206,7 @@ STORIES: Final[Mapping[str, Story]] = {
         settings={"ATTEMPTS": "1"},
     ),
     "forgotten": Story(
-        (_up, _submit("one", expires=3.0), _result("one"), _until("one", "gone"), _result("one")),
+        (_up, _submit("one", expires=8.0), _result("one"), _until("one", "gone"), _result("one")),
         {"one": "completed 1"},
         settings={"STORED_RECORD_LIFE_MS": "1"},
     ),
