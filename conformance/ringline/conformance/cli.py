@@ -9,13 +9,14 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from ringline.conformance import report
+from ringline.conformance import html_report, report
 from ringline.conformance.registry import ROLES, Case, Level, load, select, short_bounds
 from ringline.conformance.runner import UNJUDGED, Plan, Run, run
 from ringline.conformance.subject import Patience, Subject, Unjudgeable
 
 __all__ = ["app", "main"]
 
+_SPEC: Final = "../spec/ringline.md"
 _LEVELS: Final = [level.value.lower() for level in Level]
 
 
@@ -134,6 +135,38 @@ _command_role("caller", "Judge a caller by the command that calls: the suite is 
 _command_role("vectors", "Judge an implementation's bytes by a command that reads JSON lines.")
 
 
+@app.command("report")
+@click.argument(
+    "documents",
+    nargs=-1,
+    required=True,
+    metavar="JSON...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--html",
+    "html_file",
+    required=True,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the page to FILE.",
+)
+@click.option(
+    "--spec", default=_SPEC, show_default=True, help="Where the normative text is, seen from the page."
+)
+def make_report(documents: tuple[Path, ...], html_file: Path, spec: str) -> None:
+    """Put the JSON reports of several runs side by side on one page for a browser."""
+    runs: list[html_report.RunReport] = []
+    for file in documents:
+        try:
+            runs.append(html_report.read(file.read_bytes()))
+        except (OSError, ValueError) as error:
+            _give_up(f"{file}: {error}")
+    try:
+        html_file.write_bytes(html_report.as_html(runs, spec=spec))
+    except OSError as error:
+        _give_up(f"the page cannot be written: {error}")
+
+
 def _chosen(
     found: Sequence[Case], selectors: Sequence[str], level: str | None, without: Sequence[str]
 ) -> list[Case]:
@@ -212,11 +245,8 @@ def _write(done: Run, json_file: Path | None, junit_file: Path | None, html_file
     if junit_file is not None:
         junit_file.write_bytes(report.as_junit(done))
     if html_file is not None:
-        try:
-            html: Any = importlib.import_module("ringline.conformance.html_report")
-        except ModuleNotFoundError:
-            _give_up("this version of the suite writes no HTML")
-        html_file.write_bytes(html.as_html(done))
+        page = html_report.as_html([html_report.read(report.as_json(done))], spec=_SPEC)
+        html_file.write_bytes(page)
 
 
 def _give_up(why: str) -> NoReturn:

@@ -237,7 +237,7 @@ class RelayStage:
         lazy: bool = False,
         name: str = "handshake",
     ) -> tuple[Answer, WebSocket]:
-        shown = "".join(f", {key}: {value[:24]}" for key, value in headers)
+        shown = "".join(f", {key}: {_told(key, value)}" for key, value in headers)
         self.timeline.sent(name, f"{method} {target} as an upgrade{shown}")
         socket = await WebSocket.connect(self.address, lazy=lazy)
         try:
@@ -315,6 +315,11 @@ class RelayStage:
             if canary in payload and handle not in readers:
                 return "the ciphertext of a call reaches somebody who is not its other side"
         return None
+
+
+def _told(name: str, value: str) -> str:
+    """Return what a report may show of a header: it is kept and passed on, and a token is a secret."""
+    return f"{value.partition(' ')[0]} …" if name.lower() == "authorization" else value
 
 
 def listen_target(

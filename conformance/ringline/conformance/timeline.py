@@ -72,8 +72,12 @@ def shorten(payload: bytes | str) -> str:
         # Half of a surrogate pair is what some cases are about, and what no report can hold.
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
     except (ValueError, RecursionError):
-        shown = data[:_LONG].decode("ascii", "backslashreplace")
+        shown = _printable(data[:_LONG].decode("ascii", "backslashreplace"))
         return shown if len(data) <= _LONG else f"{shown}… ({len(data)} bytes)"
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def _short(value: object) -> object:

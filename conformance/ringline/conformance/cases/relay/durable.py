@@ -14,8 +14,8 @@ __all__: list[str] = []
 
 _DURABLE = ("durable",)
 _PLAIN = Needs(features=_DURABLE)
-_LEASE = Needs(features=_DURABLE, bounds={"lease_ms": 2_500})
-_REBIND = Needs(features=_DURABLE, bounds={"rebind_ms": 3_000})
+_LEASE = Needs(features=_DURABLE, bounds={"lease_ms": 5_000})
+_REBIND = Needs(features=_DURABLE, bounds={"rebind_ms": 5_000})
 
 
 async def _over(stage: RelayStage, bound: str) -> None:

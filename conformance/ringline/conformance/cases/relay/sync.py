@@ -12,9 +12,9 @@ from ringline.conformance.verdict import check
 
 __all__: list[str] = []
 
-_RING = Needs(bounds={"ring_bound_ms": 3_000, "call_bound_ms": 8_000})
-_GRACE = Needs(bounds={"grace_ms": 2_500})
-_HOLD = Needs(bounds={"hold_ms": 2_500})
+_RING = Needs(bounds={"ring_bound_ms": 6_000, "call_bound_ms": 12_000})
+_GRACE = Needs(bounds={"grace_ms": 4_000})
+_HOLD = Needs(bounds={"hold_ms": 4_000})
 
 
 @case(requirements=("RL-SYNC-001",))
@@ -280,7 +280,8 @@ async def abandoned_call_without_a_message_id_is_cancelled_at_once(stage: RelayS
         scene = await Scene.set(stage)
         call_id = await scene.ring(message_id=LEFT_OUT)
         await ending(scene.caller)
-        await scene.listener.expect("cancel_call", call_id=call_id)
+        at_once = min(stage.patience.answer, stage.bound("hold_ms") / 2_000)
+        await scene.listener.expect("cancel_call", within=at_once, call_id=call_id)
 
 
 @case(requirements=("RL-SYNC-028", "RL-SYNC-026"), needs=_HOLD)
