@@ -103,6 +103,9 @@ def test_on_a_closed_relay_the_invited_get_in_and_nobody_else(ada: Scene, bob: S
     assert ada.run("contacts", "block", "bob").returncode == 0
     shut_out = bob.document("call", "ada", "x")
     assert shut_out["error"]["code"] == "unknown_handle"
+    assert bob.document("relay", "remove", "ada", "--yes")["error"]["code"] == "forbidden"
+    assert ada.document("relay", "remove", "bob", "--yes")["handle"] == "bob"
+    assert bob.document("call", "ada", "x")["error"]["code"] == "unauthorized"
 
 
 def test_an_invite_is_read_from_a_terminal_and_never_shown(ada: Scene, bob: Scene) -> None:

@@ -5,6 +5,7 @@ import click
 from ringline.cli.output import write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
+from ringline.cli.remove import command as remove
 from ringline.cli.report import tell
 from ringline.cli.serve import command as serve
 from ringline.cli.serve import process_options, setting_values
@@ -72,3 +73,4 @@ def dev(port: int, host: str, db: str | None, edge: str, values: tuple[str, ...]
 
 command.add_command(dev)
 command.add_command(serve)
+command.add_command(remove)

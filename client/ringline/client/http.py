@@ -179,6 +179,13 @@ class RelayHttp:
             raise
         return True
 
+    async def remove(self, handle: str) -> None:
+        """Have an identity removed: the own one, or as the administrator any. Nobody gets its handle again.
+
+        Raises `HttpProblem` ``forbidden`` for another's, ``not_found`` to the administrator for none.
+        """
+        await self._call("DELETE", f"/v1/handles/{handle}")
+
     async def record(self, call_id: str, *, wait_s: int = 0) -> shapes.CallRecord | None:
         """Return what the relay knows of a call of this account, None when it knows nothing.
 
