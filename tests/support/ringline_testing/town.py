@@ -10,8 +10,7 @@ import itertools
 import json
 import random
 import sqlite3
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import Counter
 from pathlib import Path
 from typing import Final, final
 
@@ -19,7 +18,6 @@ from ringline.caller import effects as asked
 from ringline.caller.pending import Outgoing
 from ringline.caller.session import CallerSession
 from ringline.listener import effects as wanted
-from ringline.listener.session import Session
 from ringline.protocol import codec
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import TransportError
@@ -29,9 +27,8 @@ from ringline.relay.auth import TokenMemory
 from ringline.relay.effects import Close, Effect, Send
 from ringline.relay.sqlite_calls import SqliteCalls
 from ringline_testing.exchange import Register, envelope, number, request
-from ringline_testing.journals import Shelf
 from ringline_testing.mail import Mail
-from ringline_testing.talk import Task
+from ringline_testing.parties import CallingParty, ListeningParty, Wire
 
 __all__ = ["CALLERS", "LISTENERS", "Town"]
 
@@ -60,62 +57,6 @@ _SETTINGS: Final = {
 }
 
 
-def _judge(*asked: object) -> Task:
-    """Work on everything."""
-    return Task()
-
-
-@final
-@dataclass(eq=False)
-class _Wire:
-    number: int
-    owner: "_Caller | _Listener"
-    card: str
-    up: deque[bytes] = field(default_factory=deque[bytes])
-    down: deque[Frame] = field(default_factory=deque[Frame])
-
-
-@final
-class _Caller:
-    """One caller's calls to one callee."""
-
-    def __init__(self, handle: str, callee: str) -> None:
-        self.handle = handle
-        self.callee = callee
-        self.session = CallerSession()
-        self.wire: _Wire | None = None
-        self.dial_at = 0
-        self.open: dict[str, Outgoing] = {}
-        self.receipts: dict[str, str] = {}
-        """Durable calls whose end is waited for: call id, by message id."""
-
-
-@final
-class _Listener:
-    """One handle's listener, process after process on one journal."""
-
-    def __init__(self, handle: str, folder: Path) -> None:
-        self.handle = handle
-        self.shelf = Shelf(folder / f"{handle}.db")
-        self.boot = 0
-        self.wire: _Wire | None = None
-        self.dial_at = 0
-        self.jobs: dict[int, tuple[int, bool]] = {}
-        """When what runs will have ended, by entry, and whether it was stopped."""
-        self.contexts = itertools.count(1)
-        self.start()
-
-    def start(self) -> None:
-        """Start its process."""
-        self.session = Session(
-            self.shelf.journal(),
-            _judge,
-            capacity=8,
-            mint=lambda: f"ctx_{next(self.contexts):022d}",
-            bound_ms=20_000,
-        )
-
-
 @final
 class Town:
     """All of them. `live` lets time pass, with new calls or without."""
@@ -128,9 +69,9 @@ class Town:
         """What has happened, by a word."""
         self.deadly = True
         """Whether processes are killed now and then; what one never forgets adds up only while it lives."""
-        self.listeners = {handle: _Listener(handle, folder) for handle in LISTENERS}
-        self.callers = [_Caller(one, other) for one in CALLERS for other in LISTENERS]
-        self._wires: dict[int, _Wire] = {}
+        self.listeners = {handle: ListeningParty(handle, folder) for handle in LISTENERS}
+        self.callers = [CallingParty(one, other) for one in CALLERS for other in LISTENERS]
+        self._wires: dict[int, Wire] = {}
         self._cards: Counter[str] = Counter()
         self._tokens = TokenMemory()
         self._collect_at = 0
@@ -227,7 +168,7 @@ class Town:
         if chance.random() < 0.01:
             self._rotate(chance.choice([*CALLERS, *LISTENERS]))
 
-    def _call(self, caller: _Caller) -> None:
+    def _call(self, caller: CallingParty) -> None:
         message, chance = next(self._messages), self.chance
         durable = chance.random() < 0.5
         life = chance.choice((2_000, 30_000, 90_000)) if durable else 60_000
@@ -236,7 +177,7 @@ class Town:
         caller.open[out.message_id] = out
         self._called(caller, caller.session.start(out, self.mail.now))
 
-    def _sealed(self, caller: _Caller, message: int, life: int, *, durable: bool) -> Outgoing:
+    def _sealed(self, caller: CallingParty, message: int, life: int, *, durable: bool) -> Outgoing:
         body = json.dumps({"message": f"{message} " * 40}).encode()
         sealed = envelope(
             sid=self._card(caller.handle), iat=self.mail.now.wall, life=life, ct=b64encode(body)
@@ -252,7 +193,7 @@ class Town:
             durable_exp=sealed.exp if durable else None,
         )
 
-    def _cancel(self, caller: _Caller) -> None:
+    def _cancel(self, caller: CallingParty) -> None:
         if caller.receipts:
             self.seen["cancellations"] += 1
             call_id = self.chance.choice(list(caller.receipts.values()))
@@ -263,7 +204,7 @@ class Town:
             message_id = self.chance.choice(list(caller.open))
             self._called(caller, caller.session.cancel(message_id, self.mail.now))
 
-    def _kill(self, listener: _Listener) -> None:
+    def _kill(self, listener: ListeningParty) -> None:
         self.seen["listeners killed"] += 1
         if listener.wire is not None:
             self._lose(listener.wire)
@@ -314,27 +255,27 @@ class Town:
             elif caller.wire is not None and caller.session.idle and self.chance.random() < 0.02:
                 self._lose(caller.wire)
 
-    def _wire(self, owner: _Caller | _Listener, handle: str) -> _Wire:
+    def _wire(self, owner: CallingParty | ListeningParty, handle: str) -> Wire:
         now = self.mail.now
         # Every connection logs in with a token of its own.
         assert self._tokens.use(handle, f"jti-{next(self._jtis)}", now.wall // 1_000, now)
-        wire = _Wire(next(self.mail._connections), owner, self._card(handle))
+        wire = Wire(next(self.mail._connections), owner, self._card(handle))
         self._wires[wire.number] = owner.wire = wire
         return wire
 
-    def _lose(self, wire: _Wire) -> None:
+    def _lose(self, wire: Wire) -> None:
         """Break a connection, with what is on its way; both ends see it."""
         del self._wires[wire.number]
         self._gone(wire)
         self._relay(self.mail.lose(wire.number))
 
-    def _gone(self, wire: _Wire) -> None:
+    def _gone(self, wire: Wire) -> None:
         owner, now = wire.owner, self.mail.now
         if owner.wire is not wire:
             return
         owner.wire = None
         owner.dial_at = now.mono + self.chance.choice((0, 0, 500, 3_000))
-        if isinstance(owner, _Caller):
+        if isinstance(owner, CallingParty):
             self._called(owner, owner.session.lost(_LOST, now))
         else:
             owner.session.disconnected()
@@ -353,9 +294,9 @@ class Town:
                     busy = True
                     self._arrive(wire, codec.encode(wire.down.popleft()))
 
-    def _arrive(self, wire: _Wire, payload: bytes) -> None:
+    def _arrive(self, wire: Wire, payload: bytes) -> None:
         owner, now = wire.owner, self.mail.now
-        if isinstance(owner, _Caller):
+        if isinstance(owner, CallingParty):
             read = codec.decode(payload, "relay_to_caller")
             self._called(owner, owner.session.receive(read, now))
         else:
@@ -375,7 +316,7 @@ class Town:
                 case _:
                     pass
 
-    def _called(self, caller: _Caller, effects: list[asked.Effect]) -> None:
+    def _called(self, caller: CallingParty, effects: list[asked.Effect]) -> None:
         session, now = caller.session, self.mail.now
         for effect in effects:
             match effect:
@@ -401,7 +342,7 @@ class Town:
                 case _:
                     pass
 
-    def _over(self, caller: _Caller, message_id: str, how: str) -> None:
+    def _over(self, caller: CallingParty, message_id: str, how: str) -> None:
         if caller.open.pop(message_id, None) is not None:
             self.seen[how] += 1
 
@@ -419,7 +360,7 @@ class Town:
                     hub.acknowledge(caller.handle, call_id, now)
         self._relay(self.mail.turn([]))
 
-    def _listened(self, listener: _Listener, effects: list[wanted.Effect]) -> None:
+    def _listened(self, listener: ListeningParty, effects: list[wanted.Effect]) -> None:
         for effect in effects:
             match effect:
                 case wanted.Send(frame):
@@ -445,7 +386,7 @@ class Town:
                 case wanted.Note():
                     pass
 
-    def _opened(self, listener: _Listener, call_id: str, ct: str) -> list[wanted.Effect]:
+    def _opened(self, listener: ListeningParty, call_id: str, ct: str) -> list[wanted.Effect]:
         body = b64decode(ct)
         opened = wanted.Opened(
             from_ipk=b"a" * 32,
@@ -457,6 +398,6 @@ class Town:
         )
         return listener.session.opened(call_id, opened, self.mail.now)
 
-    def _say(self, listener: _Listener, frame: Frame) -> None:
+    def _say(self, listener: ListeningParty, frame: Frame) -> None:
         if listener.wire is not None:
             listener.wire.up.append(codec.encode(frame))
