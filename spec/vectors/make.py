@@ -21,6 +21,7 @@ KINDS: Final = (
     "identities",
     "keyfiles",
     "keys",
+    "log",
     "padding",
     "seals",
     "tokens",

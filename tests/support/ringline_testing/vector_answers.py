@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from ringline.protocol import bodies, codec, envelope, keyfile, token, trace
+from ringline.protocol.checkpoint import LogKey, open_checkpoint
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import (
@@ -22,6 +23,7 @@ from ringline.protocol.errors import (
     EncodingError,
     FrameError,
     KeyFileError,
+    LogError,
     MessageTooLarge,
     StatementError,
     TokenError,
@@ -31,6 +33,8 @@ from ringline.protocol.fingerprint import fingerprint, safety_number
 from ringline.protocol.frames import Direction, Envelope
 from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.limits import OUTCOME_CAP_BYTES, REQUEST_CAP_BYTES
+from ringline.protocol.logentry import decode_entry
+from ringline.protocol.merkle import Tree, leaf_hash, verify_consistency, verify_inclusion
 from ringline.protocol.prekeys import Chain, SignedPrekey
 from ringline.protocol.signing import SIGNATURE_BYTES
 from ringline.protocol.statements import (
@@ -41,6 +45,7 @@ from ringline.protocol.statements import (
     Succession,
 )
 from ringline.protocol.suites import SUITES
+from ringline.protocol.tiles import Tile, decode_bundle
 
 __all__ = ["OPERATIONS", "answer"]
 
@@ -348,6 +353,77 @@ def _open(given: Json, *, outcome: bool) -> Json:
     }
 
 
+# --- the key log
+
+
+def _logged(layer: str, read: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """Turn what is raised about the log into one layer."""
+
+    def run(given: Json) -> Json:
+        try:
+            return read(given)
+        except LogError:
+            raise _Refused(layer) from None
+
+    return run
+
+
+def _log_entry(given: Json) -> Json:
+    data = bytes.fromhex(given["hex"])
+    match decode_entry(data):
+        case SignedCard(card=card):
+            kind, card_id = "card", card.id
+        case SignedSuccession(succession=succession):
+            kind, card_id = "succession", succession.old_card_id
+        case SignedRevocation(revocation=revocation):
+            kind, card_id = "revocation", revocation.card_id
+    return {"kind": kind, "card_id": b64encode(card_id), "leaf": leaf_hash(data).hex()}
+
+
+def _log_root(given: Json) -> Json:
+    tree = Tree()
+    for entry in given["entries"]:
+        tree.append(leaf_hash(bytes.fromhex(entry)))
+    return {"root": tree.root().hex()}
+
+
+def _hashes(given: Json, *names: str) -> list[bytes]:
+    return [bytes.fromhex(given[name]) for name in names]
+
+
+def _log_inclusion(given: Json) -> Json:
+    leaf, root = _hashes(given, "leaf", "root")
+    verify_inclusion(
+        leaf, given["index"], given["size"], [bytes.fromhex(part) for part in given["proof"]], root
+    )
+    return {}
+
+
+def _log_consistency(given: Json) -> Json:
+    old, new = _hashes(given, "old_root", "new_root")
+    proof = [bytes.fromhex(part) for part in given["proof"]]
+    verify_consistency(given["old_size"], old, given["new_size"], new, proof)
+    return {}
+
+
+def _log_tile(given: Json) -> Json:
+    tile = Tile.parse(given["path"])
+    return {"level": tile.level, "number": tile.number, "width": tile.width}
+
+
+def _log_bundle(given: Json) -> Json:
+    entries = decode_bundle(bytes.fromhex(given["hex"]), given["width"])
+    return {"entries": [entry.hex() for entry in entries]}
+
+
+def _log_checkpoint(given: Json) -> Json:
+    try:
+        head = open_checkpoint(given["text"].encode(), LogKey.parse(given["key"]))
+    except LogError as error:
+        raise _Refused("signature" if "sign" in str(error) else "form") from None
+    return {"size": head.size, "root": head.root.hex()}
+
+
 OPERATIONS: Final[Mapping[str, Callable[[Json], Json]]] = {
     "base64url.decode": _decode,
     "body.read_outcome": _body(bodies.decode_outcome),
@@ -361,6 +437,13 @@ OPERATIONS: Final[Mapping[str, Callable[[Json], Json]]] = {
     "frame.read": _frame,
     "key.derive": _derive,
     "keyfile.read": _keyfile,
+    "log.bundle": _logged("form", _log_bundle),
+    "log.checkpoint": _log_checkpoint,
+    "log.consistency": _logged("proof", _log_consistency),
+    "log.entry": _logged("form", _log_entry),
+    "log.inclusion": _logged("proof", _log_inclusion),
+    "log.root": _log_root,
+    "log.tile": _logged("form", _log_tile),
     "padding.size": _padding,
     "prekey.read": _prekey,
     "revocation.read": _revocation,
