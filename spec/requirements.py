@@ -74,6 +74,11 @@ def faults(text: str) -> list[str]:
             wrong.append(
                 f"line {requirement.line}: {requirement.id} stands in line {seen[requirement.id]} already"
             )
+        if "MUST refuse" in requirement.sentence and not requirement.prevents:
+            wrong.append(
+                f"line {requirement.line}: {requirement.id} has a reader refuse something and does not say "
+                "what that prevents"
+            )
         seen[requirement.id] = requirement.line
         numbers.setdefault(requirement.chapter, []).append(int(requirement.id.rpartition("-")[2]))
     for chapter, given in numbers.items():

@@ -92,6 +92,7 @@ def test_two_requirements_in_their_form_are_no_fault(check: Check) -> None:
         ("shout.", "shout", "is not one sentence"),
         ("*Prevents silence.*", "*Silence is bad.*", "perhaps with `*Prevents"),
         ("shout.", f"shout, by {NONE}.", f"there is no {NONE}"),
+        ("MUST NOT shout", "MUST refuse shouts", "does not say what that prevents"),
     ],
 )
 def test_a_requirement_out_of_form_is_a_fault(

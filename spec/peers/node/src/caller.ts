@@ -174,6 +174,7 @@ export class Caller {
       socket.on("close", () => void turn.then(() => (clearTimeout(late), signal?.removeEventListener("abort", cancel), resolve(undefined))));
       socket.on("error", () => undefined);
       signal?.addEventListener("abort", cancel);
+      socket.resume();
       socket.send(JSON.stringify(pending.frame));
     });
   }

@@ -113,6 +113,7 @@ export class Listener {
         });
       });
     });
+    socket.resume();
     ready();
     const end = await closed;
     await turn;

@@ -203,7 +203,7 @@ export class Relay {
     return { card, id: unb64(sid, 32), ipk };
   }
 
-  /** An open WebSocket, or an error of its family. */
+  /** An open WebSocket, paused: a frame may come with the handshake, before anybody listens. Or an error of its family. */
   async dial(path: string): Promise<WebSocket> {
     for (let left = 1; ; left--) {
       const outcome = await new Promise<WebSocket | { status: number; date?: string } | Error>((resolve) => {
@@ -211,7 +211,7 @@ export class Relay {
           headers: { authorization: this.#token("GET", path) },
           ...{ perMessageDeflate: false, maxPayload: LARGEST, followRedirects: false, handshakeTimeout: 15_000 },
         });
-        socket.on("open", () => resolve(socket));
+        socket.on("open", () => (socket.pause(), resolve(socket)));
         socket.on("error", (error) => resolve(error));
         socket.on("unexpected-response", (request, response) => {
           const { date } = response.headers;
