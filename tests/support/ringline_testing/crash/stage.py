@@ -173,6 +173,8 @@ class Stage:
         if process is None or process.pid is None:
             return
         if process.is_alive():
+            if number == signal.SIGKILL:
+                self._armed.pop(party)  # a kill of ours is not the fault's
             os.kill(process.pid, number)
         process.join(BOUND_S)
         if process.is_alive():
