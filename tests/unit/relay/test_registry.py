@@ -124,7 +124,8 @@ async def test_a_request_that_is_given_up_does_not_part_disk_and_memory(path: st
         "UPDATE cards SET card = x'00'",
         "UPDATE cards SET serial = 7",
         "UPDATE cards SET succession = '{}'",
-        'INSERT INTO handles (handle, policy) VALUES (\'bob\', \'{"offline":false,"accept":"anyone","allow":[],"block":[]}\')',
+        "INSERT INTO handles (handle, policy) VALUES"
+        ' (\'bob\', \'{"offline":false,"accept":"anyone","allow":[],"block":[]}\')',
     ],
 )
 async def test_a_stored_directory_that_makes_no_sense_is_not_begun_with(path: str, damage: str) -> None:
