@@ -2,8 +2,9 @@
 
     python tests/conformance/run.py [--edge picows|websockets] [-- SUITE-OPTION ...]
 
-Starts `ringline relay dev` on each edge with the bounds that let every case run, and runs every case with
-`--strict`. What stands behind `--` goes to the suite. Exits with the worst of the suite's exit codes.
+Starts `ringline relay dev` on each edge as it is, for the cases that wait for no bound, and then with the
+bounds that the others need. Each is run with `--strict`, so that no case is left out. What stands behind `--`
+goes to the suite. Exits with the worst of the suite's exit codes.
 """
 
 import argparse
@@ -66,12 +67,13 @@ def main() -> int:
     arguments = parser.parse_args()
     worst = 0
     for edge in EDGES if arguments.edge is None else (arguments.edge,):
-        with relay(edge, short_bounds()) as url:
-            print(f"relay, edge {edge}", flush=True)
-            done = subprocess.run(
-                [_SUITE, "relay", "--url", url, "--strict", *arguments.suite], check=False, timeout=_RUN_S
-            )
-            worst = max(worst, done.returncode)
+        # A relay with short bounds on a busy machine gives calls up that others still work on: those that
+        # wait for a bound are therefore by themselves, all at once, since they do little but wait.
+        for options, timed in ((), ["--untimed"]), (short_bounds(), ["--timed", "--jobs", "32"]):
+            with relay(edge, options) as url:
+                print(f"relay, edge {edge}, {timed[0].lstrip('-')} cases", flush=True)
+                command = [_SUITE, "relay", "--url", url, "--strict", *timed, *arguments.suite]
+                worst = max(worst, subprocess.run(command, check=False, timeout=_RUN_S).returncode)
     return worst
 
 

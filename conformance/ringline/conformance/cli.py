@@ -39,8 +39,13 @@ def _selectors(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         help="Leave out the cases that need this feature, such as durable; may be repeated.",
     )
+    timed = click.option(
+        "--timed/--untimed",
+        default=None,
+        help="Only the cases that need shorter bounds than usual, or only the others.",
+    )
     selectors = click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
-    return selectors(level(without(command)))
+    return selectors(level(without(timed(command))))
 
 
 def _running(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,12 +96,13 @@ def list_cases(
     as_settings: bool,
     level: str | None,
     without: tuple[str, ...],
+    timed: bool | None,
     selectors: tuple[str, ...],
 ) -> None:
     """List the cases: id, level, requirements, and what is required."""
     roles = ROLES if role is None else (role,)
     found = [each for name in roles for each in load(name)]
-    chosen = _chosen(found, selectors, level, without)
+    chosen = _chosen(found, selectors, level, without, timed)
     if as_settings:
         click.echo(" ".join(f"--set {name.upper()}={most}" for name, most in short_bounds(chosen).items()))
         return
@@ -168,9 +174,14 @@ def make_report(documents: tuple[Path, ...], html_file: Path, spec: str) -> None
 
 
 def _chosen(
-    found: Sequence[Case], selectors: Sequence[str], level: str | None, without: Sequence[str]
+    found: Sequence[Case],
+    selectors: Sequence[str],
+    level: str | None,
+    without: Sequence[str],
+    timed: bool | None,
 ) -> list[Case]:
-    chosen = select(found, selectors, level=None if level is None else Level(level.upper()), without=without)
+    wanted = None if level is None else Level(level.upper())
+    chosen = select(found, selectors, level=wanted, without=without, timed=timed)
     for selector in selectors:
         if not select(found, [selector]):
             _give_up(f"no case is named by {selector!r}; see ringline-conformance list")
@@ -186,6 +197,7 @@ def _judge(
     selectors: tuple[str, ...],
     level: str | None,
     without: tuple[str, ...],
+    timed: bool | None,
     strict: bool,
     json_file: Path | None,
     junit_file: Path | None,
@@ -198,7 +210,7 @@ def _judge(
     verbose: bool,
 ) -> None:
     every = load(role)
-    chosen = _chosen(every, selectors, level, without)
+    chosen = _chosen(every, selectors, level, without, timed)
     patience = Patience(timeout_scale)
     plan = Plan(
         cases=chosen,

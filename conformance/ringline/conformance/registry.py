@@ -122,17 +122,20 @@ def select(
     *,
     level: Level | None = None,
     without: Sequence[str] = (),
+    timed: bool | None = None,
 ) -> list[Case]:
     """Return the cases that any of ``selectors`` names; all when there is none.
 
     A selector is a case's id or the beginning of it up to a dot (``relay.sync``), a chapter (``sync``), the
     id of a requirement (``RL-SYNC-003``) or the beginning of it up to a hyphen, or a pattern with ``*``.
-    ``without`` leaves out the cases that need one of these features.
+    ``without`` leaves out the cases that need one of these features, ``timed`` those that need shorter bounds
+    (False) or all others (True).
     """
     return [
         each
         for each in found
         if (level is None or each.level is level)
+        and (timed is None or timed is bool(each.needs.bounds))
         and not set(without) & set(each.needs.features)
         and (not selectors or any(_matches(each, selector) for selector in selectors))
     ]

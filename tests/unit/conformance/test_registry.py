@@ -47,6 +47,13 @@ def test_selection_by_level_and_without_a_feature() -> None:
     assert not any("durable" in each.needs.features for each in select(RELAY, [], without=["durable"]))
 
 
+def test_selection_of_what_waits_for_a_bound_and_of_the_rest() -> None:
+    timed, untimed = (select(RELAY, [], timed=flag) for flag in (True, False))
+    assert all(each.needs.bounds for each in timed)
+    assert {each.id for each in (*timed, *untimed)} == {each.id for each in RELAY}
+    assert len(timed) + len(untimed) == len(RELAY)
+
+
 def test_short_bounds_are_the_least_that_any_case_needs() -> None:
     bounds = short_bounds(RELAY)
     for each in RELAY:

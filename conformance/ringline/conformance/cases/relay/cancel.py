@@ -12,7 +12,7 @@ from ringline.conformance.verdict import check
 __all__: list[str] = []
 
 _DURABLE = Needs(features=("durable",))
-_WAIT = Needs(bounds={"cancel_wait_ms": 1_500})
+_WAIT = Needs(bounds={"cancel_wait_ms": 2_500})
 
 
 async def _ask(line: Line, call_id: str) -> None:

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 _DURABLE = ("durable",)
 _PLAIN = Needs(features=_DURABLE)
-_STOP = Needs(features=_DURABLE, bounds={"stop_wait_ms": 1_500})
+_STOP = Needs(features=_DURABLE, bounds={"stop_wait_ms": 2_500})
 _SHORT_MS = 1_500
 
 
@@ -403,7 +403,7 @@ async def outcome_is_kept_until_it_is_acknowledged(stage: RelayStage) -> None:
 
 @case(
     requirements=("RL-DURABLE-067", "RL-DURABLE-066"),
-    needs=Needs(features=_DURABLE, bounds={"stored_record_life_ms": 2_500}),
+    needs=Needs(features=_DURABLE, bounds={"stored_record_life_ms": 4_000}),
 )
 async def record_of_a_durable_call_goes_in_its_time(stage: RelayStage) -> None:
     """The record of a durable call is there for its time behind `execute_by`, and then gone."""

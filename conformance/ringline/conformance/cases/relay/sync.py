@@ -353,7 +353,7 @@ async def end_without_an_outcome_is_told_again(stage: RelayStage) -> None:
     await line.expect("call_error", code="protocol_error", call_id=call_id)
 
 
-@case(requirements=("RL-SYNC-033", "RL-IDEM-005"), needs=Needs(bounds={"record_life_ms": 6_000}))
+@case(requirements=("RL-SYNC-033", "RL-IDEM-005"), needs=Needs(bounds={"record_life_ms": 10_000}))
 async def record_of_an_ended_call_goes_in_its_time(stage: RelayStage) -> None:
     """The record of an ended sync call is there for its time and then gone."""
     scene = await Scene.set(stage)

@@ -16,7 +16,7 @@ from ringline.protocol.limits import CALLER_FRAME_BYTES, LISTENER_FRAME_BYTES, S
 
 __all__: list[str] = []
 
-_PINGS = Needs(bounds={"ping_interval_ms": 1_500, "ping_timeout_ms": 1_500})
+_PINGS = Needs(bounds={"ping_interval_ms": 2_500, "ping_timeout_ms": 2_500})
 
 
 def _padded(frame: Frame, size: int) -> bytes:
