@@ -1,4 +1,4 @@
-"""The second implementation and the product call and answer each other, as installed programs, over the real relay.
+"""The second implementation and the product, installed, call and answer each other over the real relay.
 
 The peer knows the protocol from its text alone. It is built by `make node-peer`, which runs this file too.
 """
