@@ -316,12 +316,27 @@ def lifecycle_page() -> str:
     return "\n".join(parts)
 
 
+def _reasons(folder: Path) -> dict[str, str]:
+    file = folder / "uncovered.toml"
+    return requirement_coverage.explained(file.read_text(encoding="utf-8") if file.exists() else "")
+
+
+def coverage_page() -> str:
+    """Return ``coverage.md``: which case of the suite judges which requirement, or why none does."""
+    folder = Path(__file__).parent
+    known = requirements.read((folder / "ringline.md").read_text(encoding="utf-8"))
+    cases = requirement_coverage.read_cases(folder.parent)
+    source = "ringline.md`, the cases of the suite, `spec/vectors` and `uncovered.toml"
+    return requirement_coverage.page(MARK.format(source=source), known, cases, _reasons(folder))
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "frames.md": lambda: _cited(frames_page()),
     "frames.schema.json": lambda: frames_schema(MARK.format(source="ringline.protocol.frames")),
     "errors.md": lambda: _cited(errors_page()),
     "limits.md": lambda: _cited(limits_page()),
     "lifecycle.md": lambda: _cited(lifecycle_page()),
+    "coverage.md": coverage_page,
     "openapi.json": lambda: openapi.document().decode(),
 }
 
@@ -346,13 +361,9 @@ def faults(folder: Path) -> list[str]:
     known = requirements.read(text)
     wrong = [f"ringline.md: {fault}" for fault in requirements.faults(text)]
     wrong += requirement_coverage.citations(folder.parent, known)
-    reasons = folder / "uncovered.toml"
     try:
-        wrong += requirement_coverage.faults(
-            known,
-            requirement_coverage.read_cases(folder.parent),
-            requirement_coverage.explained(reasons.read_text(encoding="utf-8") if reasons.exists() else ""),
-        )
+        cases = requirement_coverage.read_cases(folder.parent)
+        wrong += requirement_coverage.faults(known, cases, _reasons(folder))
     except ValueError as error:
         wrong.append(str(error))
     return list(dict.fromkeys(wrong))

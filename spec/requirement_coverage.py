@@ -180,11 +180,16 @@ def page(
     for requirement in requirements:
         if requirement.chapter != chapter:
             chapter = requirement.chapter
-            parts += ["", f"## {chapter}", "", "| Requirement | Level | Binds | Judged by |"]
+            parts += [
+                "",
+                f"## [{chapter}](ringline.md#{requirement.anchor})",
+                "",
+                "| Requirement | Level | Binds | Judged by |",
+            ]
             parts.append("| --- | --- | --- | --- |")
         judges = ", ".join(f"`{case.id}`" for case in by_requirement.get(requirement.id, ()))
         parts.append(
-            f'| <a id="{requirement.id.lower()}"></a>[{requirement.id}](ringline.md#L{requirement.line}) '
+            f'| <a id="{requirement.id.lower()}"></a>{requirement.id} '
             f"| {requirement.level} | {', '.join(requirement.roles)} "
             f"| {judges or reasons.get(requirement.id, '')} |"
         )

@@ -24,7 +24,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
 }
 """The roles that a sentence binds, by its subject."""
 
-_CHAPTER: Final = re.compile(r"## .+ \(([A-Z]+)\)")
+_CHAPTER: Final = re.compile(r"## (.+) \(([A-Z]+)\)")
 _ITEM: Final = re.compile(r"- \*\*(?P<id>[^*]*)\*\* (?P<rest>.*)")
 _REST: Final = re.compile(r"(?P<sentence>[^*]*[^ *])(?: \*(?P<prevents>Prevents [^*]+\.)\*)?")
 _ID: Final = re.compile(r"RL-([A-Z]+)-([0-9]{3})")
@@ -40,6 +40,8 @@ class Requirement:
 
     id: str
     chapter: str
+    anchor: str
+    """Where its chapter begins, as the part of a link behind ``#``."""
     level: str
     """``MUST``, ``MUST NOT``, ``SHOULD``, ``SHOULD NOT`` or ``MAY``."""
     subject: str
@@ -93,16 +95,17 @@ def faults(text: str) -> list[str]:
 
 def _items(text: str) -> Iterator[Requirement | str]:
     """Yield each requirement, or what is wrong with it."""
-    chapter = ""
+    chapter = anchor = ""
     for number, line in enumerate(text.split("\n"), 1):
         heading = _CHAPTER.fullmatch(line)
         if heading is not None:
-            chapter = heading[1]
+            chapter = heading[2]
+            anchor = f"{heading[1]} {chapter}".lower().replace(" ", "-")
         elif line.startswith("- **"):
-            yield _item(line, number, chapter)
+            yield _item(line, number, chapter, anchor)
 
 
-def _item(line: str, number: int, chapter: str) -> Requirement | str:
+def _item(line: str, number: int, chapter: str, anchor: str) -> Requirement | str:
     item = _ITEM.fullmatch(line)
     name = "" if item is None else item["id"]
     identifier = _ID.fullmatch(name)
@@ -125,6 +128,7 @@ def _item(line: str, number: int, chapter: str) -> Requirement | str:
     return Requirement(
         id=name,
         chapter=chapter,
+        anchor=anchor,
         level=levels[0],
         subject=subject[1],
         sentence=sentence,

@@ -12,7 +12,15 @@ import pytest
 
 from ringline_testing.checkout import ROOT, portion_folder
 
-PAGES = ("errors.md", "frames.md", "frames.schema.json", "lifecycle.md", "limits.md", "openapi.json")
+PAGES = (
+    "coverage.md",
+    "errors.md",
+    "frames.md",
+    "frames.schema.json",
+    "lifecycle.md",
+    "limits.md",
+    "openapi.json",
+)
 
 
 def check(spec: Path, import_root: Path = ROOT / "protocol") -> "subprocess.CompletedProcess[str]":
@@ -99,4 +107,6 @@ def test_changed_code_makes_its_pages_stale(
     answer = check(spec, tmp_path / "changed")
     assert answer.returncode == 1, answer.stderr
     assert "make spec-write" in answer.stderr
-    assert {name for name in PAGES if f"stale: {name}" in answer.stderr} == pages
+    # There is no suite beside the copy, so that page says something else whatever the code says.
+    stale = {name for name in PAGES if f"stale: {name}" in answer.stderr} - {"coverage.md"}
+    assert stale == pages
