@@ -126,6 +126,11 @@ class Line:
         await self._end()
         await self._stop()
 
+    def half_close(self) -> None:
+        """Say, below the WebSocket, that nothing more will be sent; go on reading."""
+        self._timeline.sent(self.name, "(the end of the stream)")
+        self.socket.half_close()
+
     async def break_off(self) -> None:
         """Let the connection break, without a word."""
         self._timeline.sent(self.name, "(the connection breaks)")

@@ -284,6 +284,17 @@ async def abandoned_call_without_a_message_id_is_cancelled_at_once(stage: RelayS
         await scene.listener.expect("cancel_call", within=at_once, call_id=call_id)
 
 
+@case(requirements=("RL-SYNC-028",))
+async def half_closed_connection_is_gone(stage: RelayStage) -> None:
+    """A caller that will send nothing more counts as gone, whether or not it still reads."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring(message_id=LEFT_OUT)
+    scene.caller.half_close()
+    at_once = min(stage.patience.answer, stage.bound("hold_ms") / 2_000)
+    await scene.listener.expect("cancel_call", within=at_once, call_id=call_id)
+    await scene.ring(await scene.another_caller())
+
+
 @case(requirements=("RL-SYNC-028", "RL-SYNC-026"), needs=_HOLD)
 async def one_attached_connection_is_enough(stage: RelayStage) -> None:
     """A call of which one connection is still attached is not abandoned."""
