@@ -67,6 +67,7 @@ class Reader:
 async def test_every_statement_is_in_the_log_and_can_be_proved(db: Path) -> None:
     async with running_relay(db=db) as relay:
         key = await log_key(relay)
+        assert relay.log_key == key
         alice = await Owner.enrolled("alice", relay.port)
         reader = Reader(alice, key)
         first = await reader.checkpoint()

@@ -212,6 +212,23 @@ class KeyLog:
     def _is_fresh(self, seen: Seen) -> bool:
         return 0 <= self._clock.own_ms() - seen.at <= FRESH_MS
 
+    async def confirm_revocation(self, card: SignedCard) -> None:
+        """Pass when the log says that an own card was called back: to be asked after it was.
+
+        Raises `LogForked` when the relay has taken the statement and its log does not have it.
+        """
+        history = self.history
+        if history is None:
+            return
+        await self.read_new()
+        if await asyncio.to_thread(history.state.revoked_at, card.card.id) is None:
+            raise LogForked(
+                f"the relay at {self._address.base_url} took the revocation of card {card.card.serial} of "
+                f"{card.card.handle}, and its key log does not have it",
+                still_true="The statement was made; whoever relies on the log alone does not hear of it.",
+                next_step="tell your peers by another way, and ask the relay's operator why",
+            )
+
     # --- what it says
 
     async def read_new(self) -> Seen | None:

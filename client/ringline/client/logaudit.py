@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from ringline.protocol.errors import BadSignature, LogError, ProtocolError, StatementError, WeakKey
+from ringline.protocol.errors import BadSignature, ProtocolError, StatementError, WeakKey
 from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.logentry import decode_entry
 from ringline.protocol.statements import SignedRevocation, SignedSuccession, check_replacement
@@ -56,7 +56,9 @@ class LogAudit:
                 case SignedRevocation():
                     self.revocations += 1
                     entry.verify(self._known(entry.revocation.card_id))
-        except (LogError, ProtocolError, WeakKey, BadSignature) as error:
+        except BadSignature:
+            yield f"entry {number} does not hold: its signature is not that of its key"
+        except (ProtocolError, WeakKey) as error:
             yield f"entry {number} does not hold: {error}"
 
     def _card(self, signed: SignedCard) -> None:

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ringline.protocol import shapes
+from ringline.protocol.checkpoint import LogKey
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.faults import fault_points
@@ -149,6 +150,7 @@ class RelayServer:
         self.port = self.options.port
         """The port that is listened on, once the relay runs."""
         self._draining = False
+        self._log: KeyLog | None = None
 
     @property
     def url(self) -> str:
@@ -161,6 +163,11 @@ class RelayServer:
     def ws_url(self) -> str:
         """The base URL of its WebSockets."""
         return self.url.replace("http", "ws", 1)
+
+    @property
+    def log_key(self) -> LogKey | None:
+        """The key that signs the key log, for operators to hand out; None without one, and before it runs."""
+        return None if self._log is None else self._log.key
 
     @property
     def realm(self) -> str:
@@ -198,7 +205,7 @@ class RelayServer:
         store = SqliteStore(path, realm=options.realm)
         try:
             # Without a file it would be a new log at every start, which clients take for a lie.
-            log = None if options.db is None else KeyLog(options.realm, _log_key(store))
+            log = self._log = None if options.db is None else KeyLog(options.realm, _log_key(store))
             directory = Directory(
                 options.realm,
                 accept="anyone" if local else "listed",

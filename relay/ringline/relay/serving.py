@@ -113,6 +113,8 @@ def run_serve(options: ServeOptions, *, say: Callable[[str], None], on_terminal:
         say(f"ringline {version('ringline')}  relay for realm {options.realm}, stored in {options.db}")
         say(f"  Listens   {relay.url}" + ("  (TLS ends in a proxy)" if options.behind_proxy else ""))
         say(f"  Clients   {url}")
+        if relay.log_key is not None:
+            say(f"  Key log   signed by {relay.log_key.format()}")
         say(f"  Register  {'anybody' if relay_options.is_open else 'by invite only'}")
         if options.admin is not None:
             await _invite_admin(relay, options, url, say, on_terminal=on_terminal)

@@ -1,7 +1,7 @@
 """A relay that serves a key log, honestly until a test has it lie: to everybody, or to one client alone."""
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,8 @@ class LogRelay:
         }
         self.now = wall_ms()
         self.down = False
+        self.damage: Callable[[str, bytes], bytes] = lambda path, data: data
+        """Changes the files of the log, by path, on their way out."""
         self.server: CannedServer
         self._root = tmp_path
 
@@ -148,8 +150,9 @@ class LogRelay:
             return reply(200, self.info)
         view = self.views.get(_iss(asked), self.honest)
         if split.path.startswith("/v1/log/"):
-            data = view.file(split.path.removeprefix("/v1/log/"))
-            return reply(404, _MISSING) if data is None else reply(200, data)
+            path = split.path.removeprefix("/v1/log/")
+            data = view.file(path)
+            return reply(404, _MISSING) if data is None else reply(200, self.damage(path, data))
         card = parse_qs(split.query).get("card", [None])[0]
         handle = split.path.rsplit("/", 1)[1]
         body = view.keys.get(handle) if card is None else view.cards.get(card)
@@ -177,10 +180,11 @@ class LogClient:
         self.http = RelayHttp(self.address, self.account, clock)
         self.notes: list[str] = []
         self.log = KeyLog(self.home, self.http, clock, self.notes.append)
+        self.contacts = Contacts(self.home, self.home.contacts_file(self.address))
         self.peers = Peers(
             self.address,
             self.http,
-            Contacts(self.home, self.home.contacts_file(self.address)),
+            self.contacts,
             clock,
             trust_new=True,
             log=self.log,

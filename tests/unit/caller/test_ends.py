@@ -3,10 +3,11 @@
 import pytest
 
 from ringline.caller.effects import Ended, LostRelay, OutOfTime, Refused, Unopened, Withdrawn
-from ringline.caller.ends import error_of
+from ringline.caller.ends import error_of, forged, not_taken
 from ringline.protocol.errors import (
     CallTimeout,
     CannotOpen,
+    LogForked,
     RelayError,
     RinglineError,
     TransportError,
@@ -62,6 +63,20 @@ def test_what_may_have_run_is_not_said_to_be_undelivered() -> None:
     ):
         assert "Nothing was" not in str(error(end))
         assert ID in (error(end).next_step or "") or isinstance(end, Unopened)
+
+
+@pytest.mark.parametrize(
+    "fault", [LogForked("the key log is not what it was", evidence="/e"), TrustError(code="log_unproven")]
+)
+def test_an_answer_that_the_key_log_does_not_bear_out_is_not_lost_and_nobody_is_accused(
+    fault: TrustError,
+) -> None:
+    assert not forged(fault)
+    raised = not_taken(fault, "bob", ID, "call", kept="for a day", again="ask again")
+    assert type(raised) is type(fault)
+    assert (raised.code, raised.call_id, raised.message_id) == (fault.code, "call", ID)
+    assert str(raised).startswith("an answer of bob is here, and it could not be checked: ")
+    assert raised.still_true == "The call may have run. The answer is not lost: the relay keeps it for a day."
 
 
 def test_the_relays_time_to_wait_is_handed_on() -> None:
