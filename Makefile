@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance node-peer autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance node-peer enumeration autobahn clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ soak: $(VENV)/.developer  ## an hour of load in simulated time: nothing may grow
 node-peer: $(VENV)/.developer  ## build the TypeScript implementation, replay the vectors, call both ways
 	cd spec/peers/node && npm ci --no-audit --no-fund --silent && npm test --silent
 	$(BIN)/python -m pytest tests/system/test_node_peer.py
+
+enumeration: $(VENV)/.developer  ## ask 10,000 times whether a handle exists: no answer may tell
+	$(BIN)/python tests/enumeration/run.py $(ENUMERATION)
 
 autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
 	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -304,3 +305,15 @@ async def test_nothing_is_left_when_connections_are_gone(caplog: pytest.LogCaptu
         assert relay._board._held == {}
         assert relay.hub.snapshot()["now_callers"] == 0
     assert caplog.text == ""
+
+
+async def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
+    """Nagle's algorithm would hold the second part of each answer back for 40 ms."""
+    async with running_relay() as relay:
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        (connection,) = relay._state.connections
+        accepted = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()

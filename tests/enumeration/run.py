@@ -1,0 +1,322 @@
+"""Can a stranger tell one handle from another? Ten thousand questions, by their bytes and by their times.
+
+``python tests/enumeration/run.py [--probes N] [--seed N]``, or ``make enumeration``: about three minutes.
+
+A real relay runs in a process of its own, without a key log and with its budgets off. Five handles: one that
+is online, one that is offline, one that blocks the stranger, one that was removed, one that never was. Two
+strangers ask about them in random order on every route that names a handle: one is enrolled, one is not.
+All answers to a question must be the same bytes. For the times a two-sided Mann-Whitney test compares each
+handle with the one that never was; a p-value below 0.001 divided by the number of comparisons is a failure.
+So that it is known to see something, the same test must find a millisecond that is added to every answer
+about one handle afterwards.
+
+Exit code 0: nothing tells them apart. 1: something does; the question and the handle are named. 2: the times
+are so restless that the test would not see a millisecond either; run it on a quiet machine.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import math
+import multiprocessing
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+import msgspec
+
+from ringline.protocol.signing import SigningKey
+from ringline.relay.server import RelayOptions, RelayServer
+from ringline.relay.settings import Settings
+from ringline_testing.signed import Line, Owner
+
+__all__ = ["main"]
+
+REALM: Final = "relay.example"
+HANDLES: Final = ("online", "offline", "blocking", "removed", "missing")
+STRANGERS: Final = tuple(f"stranger-{number}" for number in range(16))
+ALPHA: Final = 0.001
+PLANTED_S: Final = 0.001
+_PATIENCE_S: Final = 30.0
+_OFF: Final = (
+    "calls_per_hour", "calls_per_pair_per_hour", "turns", "key_fetches_per_minute", "frames_per_second",
+    "claims_per_minute", "failed_logins_per_minute",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A question about a handle: returns method, path behind the handle, and the body."""
+
+    name: str
+    method: str
+    path: str
+    body: Callable[[str], Any] = lambda handle: None
+
+
+def _owner(handle: str) -> Owner:
+    """Return whoever claims a handle with the stranger's keys: anybody can make a card of any handle."""
+    return replace(_KEYS, handle=handle, realm=REALM)
+
+
+def _heir(handle: str) -> Owner:
+    """Return whoever claims it by a succession from a card that he made up himself."""
+    return _owner(handle).succeeded(_HEIR, old_signs=True, serial=2, operational=_KEYS.operational)
+
+
+_HEIR: Final = SigningKey.generate()
+_KEYS: Final = Owner(handle="xx", port=0)
+_POLICY: Final = {"offline": False, "accept": "anyone", "allow": [], "block": []}
+
+
+ROUTES: Final = (
+    Route("keys", "GET", ""),
+    Route("a card", "GET", f"?card={'A' * 43}"),
+    Route("removal", "DELETE", ""),
+    Route("policy", "GET", "/policy"),
+    Route("a new policy", "PUT", "/policy", lambda handle: _POLICY),
+    Route("prekeys", "PUT", "/prekeys", lambda handle: {}),
+    Route("a revocation", "POST", "/revocations", lambda handle: _owner(handle).revocation()),
+    Route("a claim", "PUT", "", lambda handle: _owner(handle).publication()),
+    Route("a succession", "PUT", "", lambda handle: _heir(handle).publication()),
+)
+MODES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("a sync call", {}),
+    ("a durable call", {"delivery_mode": "durable"}),
+)
+
+
+class Wire:
+    """One kept HTTP connection, asked one question at a time."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(
+        self, method: str, target: str, headers: dict[str, str], body: bytes | None
+    ) -> tuple[bytes, float]:
+        """Return the answer without its date, and the seconds that it took."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{self._port}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [] if body is None else [f"Content-Length: {len(body)}"]
+        data = "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+        async with asyncio.timeout(_PATIENCE_S):
+            begun = time.perf_counter()
+            writer.write(data)
+            head = await reader.readuntil(b"\r\n\r\n")
+            kept = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"date:")]
+            sizes = [line for line in kept if line.lower().startswith(b"content-length:")]
+            answer = await reader.readexactly(int(sizes[0].split(b":")[1]) if sizes else 0)
+            took = time.perf_counter() - begun
+        return b"\n".join(kept) + answer, took
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+class Tally:
+    """What was answered, and how fast, by question and handle."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, dict[bytes, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def note(self, question: str, handle: str, answer: bytes, took: float) -> None:
+        """Take one answer."""
+        self.answers[question][answer].add(handle)
+        self.times[question][handle].append(took)
+
+    def faults(self) -> list[str]:
+        """Return what tells handles apart."""
+        told = [
+            f"{question}: {len(answers)} different answers: "
+            + "; ".join(
+                f"{', '.join(sorted(handles))}: {answer[:90]!r}" for answer, handles in answers.items()
+            )
+            for question, answers in self.answers.items()
+            if len(answers) > 1
+        ]
+        bound = ALPHA / sum(len(by_handle) - 1 for by_handle in self.times.values())
+        for question, by_handle in self.times.items():
+            for handle, times in by_handle.items():
+                if handle != "missing" and (p := p_value(times, by_handle["missing"])) < bound:
+                    told.append(f"{question}: the times of {handle} and missing differ, p = {p:.1e}")
+        return told
+
+    def sees(self) -> bool:
+        """Whether the test finds a delay that is put into each answer about one handle."""
+        count = sum(len(by_handle) - 1 for by_handle in self.times.values())
+        return all(
+            p_value([took + PLANTED_S for took in by_handle["offline"]], by_handle["missing"]) < ALPHA / count
+            for by_handle in self.times.values()
+        )
+
+
+def p_value(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the two-sided p-value of the Mann-Whitney test, by its normal approximation with ties."""
+    n, m = len(one), len(other)
+    merged = sorted([(value, 0) for value in one] + [(value, 1) for value in other])
+    rank_sum, ties, at = 0.0, 0, 0
+    while at < n + m:
+        end = at
+        while end < n + m and merged[end][0] == merged[at][0]:
+            end += 1
+        rank = (at + 1 + end) / 2
+        rank_sum += rank * sum(1 for _, group in merged[at:end] if group == 0)
+        ties += (end - at) ** 3 - (end - at)
+        at = end
+    u = rank_sum - n * (n + 1) / 2
+    total = n + m
+    sigma = math.sqrt(n * m / 12 * (total + 1 - ties / (total * (total - 1))))
+    return math.erfc(abs(u - n * m / 2) / sigma / math.sqrt(2)) if sigma else 1.0
+
+
+async def _serve(port_sent: Any, stop: Any) -> None:
+    settings = Settings(**dict.fromkeys(_OFF, 0))
+    options = RelayOptions(port=0, realm=REALM, settings=settings, open_registration=False, admin="admin")
+    async with RelayServer(options) as relay:
+        made = await relay.invite_admin(86_400)
+        assert made is not None
+        port_sent.send((relay.port, made.invite))
+        await asyncio.to_thread(stop.wait)
+
+
+def _relay(port_sent: Any, stop: Any) -> None:
+    asyncio.run(_serve(port_sent, stop))
+
+
+async def _people(port: int, invite: str) -> tuple[Owner, list[Owner]]:
+    """Enrol everybody; return whoever is online, and the strangers.
+
+    There are several, since a relay remembers only 1,000 log-ins of each.
+    """
+    admin = Owner(handle="admin", port=port, realm=REALM)
+    assert (await admin.publish(invite=invite)).status == 201
+    people: dict[str, Owner] = {}
+    for name in ("online", "offline", "blocking", "removed", *STRANGERS):
+        made = (await admin.ask("POST", "/v1/invites", {"uses": 1, "ttl_s": 3_600})).json()
+        people[name] = Owner(handle=name, port=port, realm=REALM)
+        assert (await people[name].publish(invite=made["invite"])).status == 201
+    blocked = _POLICY | {"offline": True, "block": list(STRANGERS)}
+    assert (await people["blocking"].ask("PUT", "/v1/handles/blocking/policy", blocked)).status == 200
+    assert (await people["removed"].ask("DELETE", "/v1/handles/removed")).status == 200
+    return people["online"], [people[name] for name in STRANGERS]
+
+
+async def _probe_http(
+    port: int, strangers: list[Owner], probes: int, chance: random.Random, tally: Tally
+) -> None:
+    """Ask in random order; each question is asked as often about each handle."""
+    # A claim has no other log-in than its own.
+    claims = ("a claim", "a succession")
+    questions = [
+        (who, route, handle)
+        for who in ("nobody", "enrolled")
+        for route in ROUTES
+        for handle in HANDLES
+        if who == "nobody" or route.name not in claims
+    ]
+    plan = questions * max(1, probes // len(questions))
+    chance.shuffle(plan)
+    wire = Wire(port)
+    bodies = {(route.name, handle): route.body(handle) for route in ROUTES for handle in HANDLES}
+    for who, route, handle in plan:
+        path = f"/v1/handles/{handle}"
+        body = bodies[route.name, handle]
+        headers: dict[str, str] = {}
+        # Whoever claims logs in under the card of his claim.
+        claimant = {"a claim": _owner, "a succession": _heir}.get(route.name)
+        signer: Owner | None = None
+        if claimant is not None:
+            signer = claimant(handle)
+        elif who == "enrolled":
+            signer = chance.choice(strangers)
+        if signer is not None:
+            headers = signer.bearer(route.method, (path + route.path).partition("?")[0])
+        data = None if body is None else msgspec.json.encode(body)
+        answer, took = await wire.ask(route.method, path + route.path, headers, data)
+        tally.note(f"{route.name} ({who})", handle, answer, took)
+    wire.close()
+
+
+async def _probe_calls(stranger: Owner, probes: int, chance: random.Random, tally: Tally) -> None:
+    """Call each handle in random order, on a connection to each."""
+    async with contextlib.AsyncExitStack() as stack:
+        lines: dict[str, Line] = {}
+        for handle in HANDLES:
+            lines[handle] = await stack.enter_async_context(stranger.calling(handle))
+        plan = [(handle, mode) for handle in HANDLES for mode in MODES] * max(1, probes // 10)
+        chance.shuffle(plan)
+        for handle, (name, members) in plan:
+            request = stranger.request(**members)
+            begun = time.perf_counter()
+            await lines[handle].send(request)
+            frame = await lines[handle].next()
+            took = time.perf_counter() - begun
+            assert frame.pop("correlation_id") == request["correlation_id"]
+            tally.note(f"{name} (enrolled)", handle, msgspec.json.encode(frame), took)
+
+
+async def _run(probes: int, seed: int, port: int, invite: str) -> Tally:
+    chance, tally = random.Random(seed), Tally()
+    online, strangers = await _people(port, invite)
+    async with online.listening():
+        await _probe_http(port, strangers, probes * 8 // 10, chance, tally)
+        await _probe_calls(strangers[0], probes * 2 // 10, chance, tally)
+    return tally
+
+
+def main() -> int:
+    """Run the probes and print what tells handles apart."""
+    parser = argparse.ArgumentParser(description="Can a stranger tell one handle from another?")
+    parser.add_argument("--probes", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    stop = context.Event()
+    process = context.Process(target=_relay, args=(sending, stop), daemon=True)
+    process.start()
+    begun = time.monotonic()
+    try:
+        if not receiving.poll(60):
+            print("the relay did not start")
+            return 1
+        port, invite = receiving.recv()
+        tally = asyncio.run(_run(options.probes, options.seed, port, invite))
+    finally:
+        stop.set()
+        process.join(10)
+    asked = sum(len(times) for by_handle in tally.times.values() for times in by_handle.values())
+    for question, by_handle in sorted(tally.times.items()):
+        medians = "  ".join(
+            f"{handle} {sorted(times)[len(times) // 2] * 1_000:6.2f}" for handle, times in by_handle.items()
+        )
+        (first, *_) = tally.answers[question]
+        print(f"{question:<28} {first[:12].decode(errors='replace'):<13} ms: {medians}")
+    faults = tally.faults()
+    for fault in faults:
+        print(f"TOLD APART  {fault}")
+    sees = tally.sees()
+    if not sees:
+        print(f"the times would not show a delay of {PLANTED_S * 1_000:g} ms either: ask more questions")
+    verdict = "nothing tells them apart" if not faults else f"{len(faults)} ways to tell them apart"
+    print(f"{asked} probes in {time.monotonic() - begun:.0f} s, seed {options.seed}: {verdict}")
+    return 1 if faults else 0 if sees else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
