@@ -36,6 +36,15 @@ class _Group(click.Group):
             args = [_NEW, *args]
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, and the options of the one whose name may be left out."""
+        self.format_commands(ctx, formatter)
+        records = [
+            record for param in new.get_params(ctx) if (record := param.get_help_record(ctx)) is not None
+        ]
+        with formatter.section("Options of a new invite"):
+            formatter.write_dl(records)
+
 
 @click.group("invite", cls=_Group, context_settings=SETTINGS)
 def command() -> None:
@@ -105,7 +114,7 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
 @click.option("--uses", type=click.IntRange(1, 8), default=1, show_default=True, help="For how many people.")
 @click.option(
     "--ttl",
-    type=click.FloatRange(1 / 60, 14 * 24),
+    type=click.FloatRange(0.02, 14 * 24),
     default=24.0,
     show_default=True,
     metavar="HOURS",
