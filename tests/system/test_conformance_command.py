@@ -82,6 +82,10 @@ HALF_A_RELAY = json.dumps(
         (page(b"\xff\xfe"), "no description of a relay"),
         (page(HALF_A_RELAY), "cannot enrol"),
         (page(HALF_A_RELAY.replace(b"ringline.v1", b"ringline.v9")), "not ringline.v1"),
+        (
+            page(HALF_A_RELAY.replace(b'"budgets": {', b'"budgets": {"claims_per_minute": 20')),
+            "set CLAIMS_PER_MINUTE=0",
+        ),
     ],
 )
 def test_what_is_no_relay_is_not_judged_and_it_says_why(reply: bytes | None, said: str) -> None:

@@ -22,6 +22,9 @@ from ringline.protocol.shapes import RelayInfo
 
 __all__ = ["RelaySubject"]
 
+_BY_ADDRESS: Final = ("claims_per_minute", "failed_logins_per_minute")
+"""Budgets that one case would use up for all others."""
+
 _SLACK_MS: Final = 2_000
 _ODD_CLOCK_MS: Final = 60_000
 
@@ -58,6 +61,12 @@ class RelaySubject:
         if SUBPROTOCOL not in self.info.protocols:
             raise Unjudgeable(f"the relay speaks {', '.join(self.info.protocols)} and not {SUBPROTOCOL}")
         self.name = f"{self._address} (realm {self.info.realm}, version {self.info.version})"
+        limited = [name for name in _BY_ADDRESS if self.info.budgets.get(name)]
+        if limited:
+            settings = " ".join(f"{name.upper()}=0" for name in limited)
+            raise Unjudgeable(
+                f"the relay limits what may come from one address, and the whole suite does: set {settings}"
+            )
         self._set_clock(answer)
         await self._try_enrolment()
 

@@ -26,6 +26,7 @@ def as_json(run: Run) -> bytes:
         "strict": run.strict,
         "exit_code": run.exit_code,
         "unjudged": run.unjudged,
+        "remarks": list(run.remarks),
         "counts": counts(run.results),
         "cases": [_case(result) for result in run.results],
     }
@@ -146,6 +147,8 @@ def tell_run(run: Run, write: Callable[[str], None]) -> None:
     faults = sum(bool(result.close_fault) for result in run.results)
     ends = f", {faults} with a wrong end" if faults else ""
     write(f"{run.subject}: {shown or 'no case'}{ends}; {run.seconds:.1f} s")
+    for remark in run.remarks:
+        write(f"Note: {remark}")
     bounds = settings(run)
     if bounds:
         write(f"Neutral cases run on a relay with shorter bounds: ringline relay dev {bounds}")

@@ -42,6 +42,8 @@ class Run:
     results: Sequence[Result]
     seconds: float
     strict: bool
+    remarks: Sequence[str] = ()
+    """What a reader should know of the subject."""
     unjudged: str | None = None
     """Why the subject could not be judged, or not to the end."""
 
@@ -81,6 +83,7 @@ async def run(subject: Subject, plan: Plan, *, told: Callable[[Result], None] = 
         results=[done[case.id] for case in plan.cases],
         seconds=time.monotonic() - began,
         strict=plan.strict,
+        remarks=tuple(subject.remarks),
         unjudged=unjudged,
     )
 

@@ -31,6 +31,8 @@ class Subject(Protocol):
 
     name: str
     """How the report calls it."""
+    remarks: list[str]
+    """What a reader of the report should know of it."""
 
     async def open(self) -> None:
         """Find out what the subject is. Raises `Unjudgeable`."""

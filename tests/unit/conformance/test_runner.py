@@ -25,6 +25,7 @@ class Stub:
         self.fault: str | None = None
         self.refusal: str | None = None
         self.closed = False
+        self.remarks = ["it is a stub"]
 
     async def open(self) -> None:
         if self.refusal is not None:
@@ -121,6 +122,7 @@ async def test_what_a_case_does_gives_its_verdict_and_the_exit_code(
 ) -> None:
     done = await judged(made("first", good), made("second", body))
     assert [result.verdict for result in done.results] == [Verdict.PASS, verdict]
+    assert done.remarks == ("it is a stub",)
     assert done.exit_code == code
 
 
