@@ -14,15 +14,23 @@ import msgspec
 from ringline.conformance.subject import Patience
 from ringline.conformance.timeline import Timeline, shorten
 from ringline.conformance.verdict import Failed, check
-from ringline.conformance.websocket import BINARY, TEXT, Ended, Message, WebSocket, masked
+from ringline.conformance.websocket import BINARY, TEXT, Ended, Message, WebSocket
 from ringline.protocol import codec
 from ringline.protocol.errors import FrameError
+from ringline.protocol.frames import Direction
 
 __all__ = ["Frame", "Line", "Side"]
 
 Frame: TypeAlias = dict[str, Any]
-Side: TypeAlias = Literal["caller", "listener"]
+Side: TypeAlias = Literal["caller", "listener", "to caller", "to listener"]
+"""What the suite is on a connection: a caller, a listener, or the relay towards one of them."""
 
+_READS: Final[dict[Side, Direction]] = {
+    "caller": "relay_to_caller",
+    "listener": "relay_to_listener",
+    "to caller": "caller_to_relay",
+    "to listener": "listener_to_relay",
+}
 _UNKNOWN_CALL: Final = "no-such-call-of-the-suite"
 
 
@@ -80,10 +88,7 @@ class Line:
             self._timeline.diverges(self.name, "a binary message")
             return {}
         try:
-            if self.side == "caller":
-                codec.decode(message.payload, "relay_to_caller")
-            else:
-                codec.decode(message.payload, "relay_to_listener")
+            codec.decode(message.payload, _READS[self.side])
         except FrameError as error:
             self._timeline.diverges(self.name, str(error))
         try:
@@ -98,12 +103,12 @@ class Line:
         payload = frame.encode("utf-8", "surrogatepass") if isinstance(frame, str) else frame
         data = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
         self._timeline.sent(self.name, shorten(data))
-        await self._write(masked(TEXT, data))
+        await self._write(self.socket.framed(TEXT, data))
 
     async def send_binary(self, payload: bytes) -> None:
         """Send one binary message."""
         self._timeline.sent(self.name, f"binary: {shorten(payload)}")
-        await self._write(masked(BINARY, payload))
+        await self._write(self.socket.framed(BINARY, payload))
 
     async def send_raw(self, data: bytes, what: str) -> None:
         """Send bytes as they are; ``what`` they are is noted."""
@@ -194,10 +199,10 @@ class Line:
         """
         self._fences += 1
         unknown = f"{_UNKNOWN_CALL}-{self._fences}"
-        if self.side == "caller":
-            probe, answer = "cancel_call", "call_not_cancelled"
-        else:
+        if self.side == "listener":
             probe, answer = "call_accepted", "cancel_call"
+        else:
+            probe, answer = "cancel_call", "call_not_cancelled"
         await self.send({"type": probe, "call_id": unknown})
         frame = await self.next()
         if frame.get("type") != answer or frame.get("call_id") != unknown:

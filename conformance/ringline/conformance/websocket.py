@@ -25,7 +25,9 @@ __all__ = [
     "Ended",
     "Message",
     "WebSocket",
+    "accept_proof",
     "masked",
+    "unmasked",
     "upgrade_headers",
 ]
 
@@ -77,6 +79,22 @@ def masked(opcode: int, payload: bytes = b"", *, fin: bool = True, flags: int = 
     return head + mask + mixed.to_bytes(size)
 
 
+def unmasked(opcode: int, payload: bytes = b"", *, fin: bool = True) -> bytes:
+    """Return a server's frame."""
+    size = len(payload)
+    first = (0x80 if fin else 0) | opcode
+    if size < 126:
+        return struct.pack("!BB", first, size) + payload
+    if size < 65_536:
+        return struct.pack("!BBH", first, 126, size) + payload
+    return struct.pack("!BBQ", first, 127, size) + payload
+
+
+def accept_proof(key: str) -> str:
+    """Return the ``Sec-WebSocket-Accept`` of a ``Sec-WebSocket-Key`` (RFC 6455 §4.2.2)."""
+    return base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
+
+
 def upgrade_headers(key: str, subprotocols: str | None) -> Headers:
     """Return the headers that ask for a WebSocket; without ``subprotocols`` none is offered."""
     offered = () if subprotocols is None else (("Sec-WebSocket-Protocol", subprotocols),)
@@ -91,11 +109,14 @@ def upgrade_headers(key: str, subprotocols: str | None) -> Headers:
 
 @final
 class WebSocket:
-    """One socket on which a WebSocket may be opened."""
+    """One socket on which a WebSocket may be opened; where the suite ``serves``, the subject has opened it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, serves: bool = False
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._serves = serves
         self.answers_pings = True
         """False for a peer that lives and says nothing."""
         self.pinged = asyncio.Event()
@@ -149,8 +170,7 @@ class WebSocket:
         own = (("Host", host or address.authority), *upgrade_headers(key, subprotocols))
         self.send_bytes(head_of(method, target, (*own, *headers)))
         answer = await read_answer(self._reader)
-        proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
-        if answer.status == 101 and answer.header("sec-websocket-accept") != proof:
+        if answer.status == 101 and answer.header("sec-websocket-accept") != accept_proof(key):
             raise ValueError("the answer to the opening handshake does not prove that it was read")
         return answer
 
@@ -160,9 +180,13 @@ class WebSocket:
         """Send bytes as they are."""
         self._writer.write(data)
 
+    def framed(self, opcode: int, payload: bytes) -> bytes:
+        """Return one whole message or control frame as this side writes it."""
+        return unmasked(opcode, payload) if self._serves else masked(opcode, payload)
+
     def send(self, payload: bytes, *, opcode: int = TEXT) -> None:
         """Send one whole message or control frame."""
-        self._writer.write(masked(opcode, payload))
+        self._writer.write(self.framed(opcode, payload))
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame."""
@@ -222,8 +246,8 @@ class WebSocket:
     async def _frame(self) -> tuple[bool, int, bytes]:
         first, second = await self._reader.readexactly(2)
         size = second & 0x7F
-        if second & 0x80:
-            raise ValueError("a server must not mask")
+        if bool(second & 0x80) is not self._serves:
+            raise ValueError("a client must mask" if self._serves else "a server must not mask")
         if first & 0x70:
             raise ValueError("a reserved bit is set, and no extension was agreed on")
         if size == 126:
@@ -232,7 +256,12 @@ class WebSocket:
             size = int.from_bytes(await self._reader.readexactly(8))
         if size > _MESSAGE_BYTES:
             raise ValueError("a frame beyond every limit")
-        return bool(first & 0x80), first & 0x0F, await self._reader.readexactly(size)
+        if not self._serves:
+            return bool(first & 0x80), first & 0x0F, await self._reader.readexactly(size)
+        mask = await self._reader.readexactly(4)
+        mixed = int.from_bytes(await self._reader.readexactly(size))
+        pad = int.from_bytes((mask * (size // 4 + 1))[:size])
+        return bool(first & 0x80), first & 0x0F, (mixed ^ pad).to_bytes(size)
 
     def _closing(self, payload: bytes) -> Ended:
         if len(payload) == 1:
