@@ -19,6 +19,7 @@ KINDS: Final = (
     "fingerprints",
     "frames",
     "identities",
+    "invites",
     "keyfiles",
     "keys",
     "log",

@@ -22,6 +22,7 @@ from ringline.protocol.errors import (
     ContactError,
     EncodingError,
     FrameError,
+    InviteError,
     KeyFileError,
     LogError,
     MessageTooLarge,
@@ -32,6 +33,7 @@ from ringline.protocol.errors import (
 from ringline.protocol.fingerprint import fingerprint, safety_number
 from ringline.protocol.frames import Direction, Envelope
 from ringline.protocol.identity import Card, SignedCard
+from ringline.protocol.invite import Invite
 from ringline.protocol.limits import OUTCOME_CAP_BYTES, REQUEST_CAP_BYTES
 from ringline.protocol.logentry import decode_entry
 from ringline.protocol.merkle import Tree, leaf_hash, verify_consistency, verify_inclusion
@@ -256,6 +258,28 @@ def _contact(given: Json) -> Json:
     }
 
 
+def _invite(given: Json) -> Json:
+    try:
+        invite = Invite.parse(given["text"])
+    except WeakKey:
+        raise _Refused("key") from None
+    except InviteError:
+        raise _Refused("form") from None
+    return {
+        "realm": invite.realm,
+        "base_url": invite.base_url,
+        "secret": invite.secret,
+        "handle": invite.handle,
+        "inviter": invite.inviter,
+        "ipk": None if invite.ipk is None else invite.ipk.hex(),
+        "pairing": None if invite.pairing is None else invite.pairing.hex(),
+    }
+
+
+def _prove(given: Json) -> Json:
+    return {"proof": Invite.parse(given["text"]).prove(given["handle"], bytes.fromhex(given["ipk"]))}
+
+
 def _keyfile(given: Json) -> Json:
     try:
         keys = keyfile.parse(given["text"], given.get("passphrase"))
@@ -435,6 +459,8 @@ OPERATIONS: Final[Mapping[str, Callable[[Json], Json]]] = {
     "envelope.open_request": lambda given: _open(given, outcome=False),
     "fingerprint": _fingerprint,
     "frame.read": _frame,
+    "invite.prove": _prove,
+    "invite.read": _invite,
     "key.derive": _derive,
     "keyfile.read": _keyfile,
     "log.bundle": _logged("form", _log_bundle),

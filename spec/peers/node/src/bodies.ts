@@ -97,8 +97,4 @@ export const failed = (code: string, detail?: string, reason: Outcome["reason"] 
 });
 
 /** `value` in at most `limit` bytes of UTF-8, cut between characters. */
-export function cut(value: string, limit: number): string {
-  let kept = value.toWellFormed().slice(0, limit);
-  while (utf8(kept).length > limit) kept = [...kept].slice(0, -1).join("");
-  return kept;
-}
+export const cut = (value: string, limit: number): string => new TextDecoder().decode(utf8(value).subarray(0, limit)).replace(/\ufffd+$/, "");

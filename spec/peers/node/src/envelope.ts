@@ -82,30 +82,18 @@ async function open(envelope: Envelope, ctx: Bytes, key: { id: Bytes; seed: Byte
   return { body, input, signature: plain.slice(1, 65) };
 }
 
-export interface SealedRequest {
-  readonly envelope: Envelope;
-  readonly replySeed: Bytes;
-  readonly digest: Bytes;
-}
-
 /** Seals `json` for `toKey`, with a fresh one-time key for the answer (RL-ENVELOPE-009). */
-export async function sealRequest(exchange: Exchange, toKey: Bytes, ssk: Bytes, json: string): Promise<SealedRequest> {
+export async function sealRequest(exchange: Exchange, toKey: Bytes, ssk: Bytes, json: string) {
   const replySeed = random(32);
   const body = concat(v(await suiteOf(exchange.suite).publicOf(replySeed)), utf8(json));
   const kid = keyId(exchange.suite, toKey);
   const [ct, input] = await seal(context(exchange, kid), exchange.suite, toKey, ssk, body, REQUEST_CAP);
   const { suite, iat, exp } = exchange;
-  return { envelope: { v: 1, suite, kid: b64(kid), sid: b64(exchange.from.cardId), iat, exp, ct }, replySeed, digest: sha256(input) };
+  const envelope: Envelope = { v: 1, suite, kid: b64(kid), sid: b64(exchange.from.cardId), iat, exp, ct };
+  return { envelope, replySeed, digest: sha256(input) };
 }
 
-export interface OpenedRequest {
-  readonly json: string;
-  readonly jsonBytes: Bytes;
-  readonly replyKey: Bytes;
-  readonly digest: Bytes;
-}
-
-export async function openRequest(exchange: Exchange, envelope: Envelope, seed: Bytes, spk: Bytes): Promise<OpenedRequest> {
+export async function openRequest(exchange: Exchange, envelope: Envelope, seed: Bytes, spk: Bytes) {
   const id = keyId(exchange.suite, await suiteOf(exchange.suite).publicOf(seed));
   const sender = { id: exchange.from.cardId, spk };
   const { body, input } = await open(envelope, context(exchange, id), { id, seed }, sender, REQUEST_CAP);

@@ -7,25 +7,11 @@ import { parseObject } from "./json.js";
 const schema = JSON.parse(readFileSync(new URL("../frames.schema.json", import.meta.url), "utf8")) as object;
 export const ajv = new Ajv2020({ strict: false }).addSchema(schema, "frames");
 
-export interface Frame {
-  readonly type: string;
-  readonly call_id?: string;
-  readonly correlation_id?: string;
-  readonly message_id?: string;
-  readonly lease_id?: string;
-  readonly envelope?: Envelope;
-  readonly from?: string;
-  readonly delivery_mode?: Mode;
-  readonly execute_by?: number;
-  readonly terminal?: Terminal;
-  readonly terminal_reason?: string;
-  readonly state?: string;
-  readonly code?: string;
-  readonly reason?: string;
-  readonly retry_after_ms?: number;
-  readonly expires_at?: number;
-  readonly submitted_at?: number;
-}
+type Words = "call_id" | "correlation_id" | "message_id" | "lease_id" | "from" | "terminal_reason" | "state" | "code" | "reason";
+type Numbers = "execute_by" | "retry_after_ms" | "submitted_at" | "expires_at";
+export type Frame = { readonly type: string; readonly envelope?: Envelope; readonly delivery_mode?: Mode; readonly terminal?: Terminal } & {
+  readonly [name in Words]?: string;
+} & { readonly [name in Numbers]?: number };
 
 /** RL-FRAME-001 to RL-FRAME-008 and RL-FRAME-055. Throws for a frame that is to be refused. */
 export function readFrame(data: Buffer, binary: boolean, direction: "relay_to_caller" | "relay_to_listener"): Frame {

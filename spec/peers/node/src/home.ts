@@ -1,5 +1,5 @@
 /** What a peer keeps on disk: one folder for one handle at one relay, for its owner's eyes only. */
-import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
+import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { hkdfSync } from "node:crypto";
 import { b64, type Bytes, concat, equal, hex, label, random, sha256, u16, unb64 } from "./bytes.js";
@@ -153,8 +153,5 @@ export class Home {
   }
   remove(name: string): void {
     rmSync(join(this.folder, name), { force: true });
-  }
-  list(folder: string): string[] {
-    return readdirSync(join(this.folder, folder)).filter((name) => name.endsWith(".json"));
   }
 }

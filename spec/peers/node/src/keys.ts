@@ -1,8 +1,8 @@
 /** Signatures, cards, prekey statements, successions, fingerprints and contact strings (KEYS). */
 import { createHash } from "node:crypto";
 import { ed25519 } from "@noble/curves/ed25519.js";
-import { type Bytes, concat, equal, label, Reader, sha256, text, u16, u32, u64, u8, unb64, utf8, v, vt } from "./bytes.js";
-import { checkHpkeKey, keyId, SUITES } from "./suites.js";
+import { type Bytes, concat, equal, label, Reader, sha256, text, u16, u32, u64, u8, unb64, v, vt } from "./bytes.js";
+import { checkHpkeKey, SUITES } from "./suites.js";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -141,4 +141,4 @@ export function readContact(contact: string): Contact {
 export const holds = (span: { notBefore: number; notAfter: number }, at: number, skew = SKEW): boolean =>
   span.notBefore - skew <= at && at < span.notAfter + skew;
 
-export { keyId, DAY, HOUR, utf8 };
+export { DAY, HOUR };

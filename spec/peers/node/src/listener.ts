@@ -171,9 +171,9 @@ export class Listener {
       return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
     }
     if (!this.#journal.venture(callId)) return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
-    let opened: Awaited<ReturnType<Listener["_open"]>>;
+    let opened: Awaited<ReturnType<Listener["open"]>>;
     try {
-      opened = await this._open(frame, envelope as Envelope);
+      opened = await this.open(frame, envelope as Envelope);
     } catch (error) {
       if (error instanceof LocalError && error.code === "relay_unreachable") return void this.#socket?.close(1000);
       // RL-ENVELOPE-033: no word about the cause.
@@ -184,11 +184,11 @@ export class Listener {
     const { call, payload, json } = opened;
     const row = this.#journal.rows.get(call.key);
     if (row !== undefined) {
-      if (row.payload !== payload) return this.#refuse(call, failed("duplicate_conflict"));
+      if (row.payload !== payload) return this.#deliver(call, JSON.stringify(failed("duplicate_conflict")));
       this.#journal.commit({ kind: "call", call }, { kind: "change", key: call.key, set: { exp: Math.max(row.exp, call.exp) } });
       return this.#answer(call, frame.execute_by);
     }
-    if (this.#journal.isFullFor(call.ipk)) return this.#refuse(call, failed("busy"));
+    if (this.#journal.isFullFor(call.ipk)) return this.#deliver(call, JSON.stringify(failed("busy")));
     const taken: Row = { key: call.key, payload, request: json, state: "taken", exp: call.exp, at: Date.now() };
     this.#journal.commit({ kind: "take", row: taken }, { kind: "call", call });
     const refusal = this.#judge(call, json);
@@ -197,7 +197,7 @@ export class Listener {
   }
 
   /** Throws for whatever is not a request to this handle by the caller that the frame names. */
-  private async _open(frame: Frame, envelope: Envelope) {
+  private async open(frame: Frame, envelope: Envelope) {
     const { from = "", call_id: callId = "", correlation_id: correlationId = "", message_id: messageId = "" } = frame;
     const mode = frame.delivery_mode ?? "sync";
     const [now, { iat, exp, suite }] = [this.relay.now(), envelope];
@@ -243,7 +243,7 @@ export class Listener {
     const callId = call.callId;
     if (row.state === "cancelled") {
       if (row.cancelled?.callId === callId) return this.#send({ type: "call_cancelled", call_id: callId, phase: row.cancelled.phase });
-      return this.#refuse(call, failed("agent_error", "the work was cancelled by another call of the same message"));
+      return this.#deliver(call, JSON.stringify(failed("agent_error", "the work was cancelled by another call of the same message")));
     }
     if (row.state === "begun" && !this.#running.has(row.key)) {
       return this.#finish(row.key, failed("agent_error", "the process that ran it is gone", "indeterminate_execution"));
@@ -347,11 +347,6 @@ export class Listener {
     } else if (row.state === "begun" && this.#running.has(row.key)) this.#halt(row.key, "cancel", callId);
     else if (row.state === "finished" && this.#sent.has(callId)) this.#send({ type: "call_not_cancelled", call_id: callId, reason: "already_terminal" });
     else await this.#answer(call);
-  }
-
-  /** Answers a call whose message is somebody else's or has no place in the journal. */
-  async #refuse(call: Offered, outcome: Outcome): Promise<void> {
-    await this.#deliver(call, JSON.stringify(outcome));
   }
 
   /** RL-IDEM-025: sealed afresh for each call. */

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { homedir } from "node:os";
 import { parseArgs } from "node:util";
-import { Caller, fingerprint, Home, Listener, LocalError, PeerFailure, RelayError, type Work } from "./index.js";
+import { Caller, fingerprint, Home, Listener, LocalError, PeerFailure, RelayError, type Work } from "./src/index.js";
 
 const USAGE = `ringline-peer [--home FOLDER] [--suite 1|2] COMMAND
   init HANDLE --relay URL [--realm NAME]   make an identity; realm is localhost unless named
