@@ -95,6 +95,8 @@ def judge(three: Three) -> str:
         word = {"canceled": "canceled", "delivery_failed": "protocol_error"}.get(state, "timeout")
         assert word != "timeout" or state in ("expired", "indeterminate_execution"), state
         assert state != "delivery_failed" or (three.runs, entry) == (0, None)
+        # Whoever has finished in time is heard.
+        assert entry is None or entry.state is not EntryState.FINISHED, "a finished result was lost"
         assert told <= {word}
         if not three.durable:
             (end,) = three.ends

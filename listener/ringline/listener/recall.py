@@ -101,9 +101,14 @@ class Recall:
 
     def _tell_finished(self, entry: Entry, offer: Offer) -> list[Effect]:
         assert entry.end is not None
-        if entry.end.terminal == "completed" and offer.mode == "durable" and not offer.granted:
+        if entry.end.terminal != "completed":
+            return self._line.tell(offer, entry.end)
+        if offer.mode == "durable" and not offer.granted:
             return self._line.started(offer.call_id)
-        return self._line.tell(offer, entry.end)
+        # protocol §3: completed only from started, and what was said of that may be lost with a connection.
+        known = offer.mode == "durable" or entry.end.json is None
+        again = [] if known else self._line.started(offer.call_id)
+        return again + self._line.tell(offer, entry.end)
 
     def granted_late(self, call_id: str) -> list[Effect]:
         """A call that joined a finished message may now be told the outcome."""

@@ -143,13 +143,21 @@ class TestReplay:
         assert talk.offer() == ["accepted call-1", "started call-1"]
         assert talk.done() == ["outcome call-1 reply"]
         talk.reconnect()
-        assert talk.offer() == ["outcome call-1 reply"]
+        assert talk.offer() == ["started call-1", "outcome call-1 reply"]
+
+    def test_a_reply_is_told_with_its_start_which_may_have_been_lost(self, talk: Talk) -> None:
+        # A relay takes no reply from a call that has not started, and it may have heard nothing so far.
+        talk.call()
+        talk.session.disconnected()
+        assert talk.done() == []
+        talk.session.connected()
+        assert talk.offer() == ["started call-1", "outcome call-1 reply"]
 
     def test_it_is_answered_whatever_has_run_out_meanwhile(self, talk: Talk) -> None:
         talk.call(exp=NOW + 1)
         talk.done()
         talk.later(100_000)
-        assert talk.offer(exp=NOW + 1) == ["outcome call-1 reply"]
+        assert talk.offer(exp=NOW + 1) == ["started call-1", "outcome call-1 reply"]
 
     @pytest.mark.parametrize("lie", [{"caller": "mallory"}, {"message": 2}, {"message": None}])
     def test_a_known_call_id_with_other_members_is_rejected(self, talk: Talk, lie: dict[str, Any]) -> None:
@@ -178,7 +186,7 @@ class TestReplay:
     def test_it_joins_the_result(self, talk: Talk) -> None:
         talk.call("call-1")
         talk.done("call-1")
-        assert talk.call("call-2") == ["accepted call-2", "outcome call-2 reply"]
+        assert talk.call("call-2") == ["accepted call-2", "started call-2", "outcome call-2 reply"]
         assert talk.json["call-1"] == talk.json["call-2"]
 
     def test_another_payload_under_the_same_key_is_a_conflict(self, talk: Talk) -> None:
@@ -288,7 +296,7 @@ class TestCrash:
         talk.done()
         told = talk.json["call-1"]
         talk.crash()
-        assert talk.offer() == ["outcome call-1 reply"]
+        assert talk.offer() == ["started call-1", "outcome call-1 reply"]
         assert talk.json["call-1"] == told
 
     def test_a_confirmed_cancellation_stays_one(self, talk: Talk) -> None:
@@ -307,7 +315,7 @@ class TestConnection:
         talk.call()
         talk.reconnect()
         assert talk.done() == []
-        assert talk.offer() == ["outcome call-1 reply"]
+        assert talk.offer() == ["started call-1", "outcome call-1 reply"]
 
     def test_waiting_work_is_dropped_and_taken_up_with_the_next_offer(self, talk: Talk) -> None:
         talk.call("call-1", message=1)
@@ -490,7 +498,7 @@ class TestCancel:
         talk.done()
         talk.session.connected()
         # The cancel and the offer are one behind the other; the offer is answered with the outcome.
-        assert talk.offer() == ["outcome call-1 reply"]
+        assert talk.offer() == ["started call-1", "outcome call-1 reply"]
         assert talk.cancel() == ["not_cancelled call-1 already_terminal"]
 
 
