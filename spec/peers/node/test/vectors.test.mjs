@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { readOutcome, readRequest } from "../dist/bodies.js";
-import { b64, hex, unb64, unhex } from "../dist/bytes.js";
-import { context, fits, openOutcome, openRequest, OUTCOME_CAP, paddedSize, REQUEST_CAP } from "../dist/envelope.js";
-import { readFrame } from "../dist/frames.js";
-import { cardId, checkSuccession, fingerprint, readCard, readContact, readPrekey, safetyNumber } from "../dist/keys.js";
-import { keyId, suiteOf } from "../dist/suites.js";
+import { readOutcome, readRequest } from "../dist/src/bodies.js";
+import { b64, hex, unb64, unhex } from "../dist/src/bytes.js";
+import { context, fits, openOutcome, openRequest, OUTCOME_CAP, paddedSize, REQUEST_CAP } from "../dist/src/envelope.js";
+import { readFrame } from "../dist/src/frames.js";
+import { cardId, checkSuccession, fingerprint, readCard, readContact, readPrekey, safetyNumber } from "../dist/src/keys.js";
+import { keyId, suiteOf } from "../dist/src/suites.js";
 
 const folder = new URL("../../../vectors/", import.meta.url);
 const DIRECTIONS = ["relay_to_caller", "relay_to_listener"];
