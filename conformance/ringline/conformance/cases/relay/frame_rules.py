@@ -119,13 +119,21 @@ async def refusal_at_admission_names_the_request_and_no_call(stage: RelayStage) 
 
 @case(requirements=("RL-FRAME-036", "RL-FRAME-042"), needs=_DURABLE)
 async def caller_is_never_told_a_lease(stage: RelayStage) -> None:
-    """The outcome of a durable call reaches the caller without the `lease_id` and otherwise unchanged."""
+    """A durable outcome reaches the caller without the `lease_id`, and unchanged otherwise, again too."""
     scene = await Scene.set(stage, offline=True)
-    ids = await scene.started()
+    request = await scene.send_request(delivery_mode="durable")
+    receipt = await scene.caller.expect("call_queued")
+    ids = await scene.take(receipt["call_id"])
+    await scene.begin(ids)
+    for _ in range(2):
+        await scene.caller.expect("call_status", lease_id=None)
     sent = await scene.send_outcome(**ids)
-    await scene.caller.expect(
-        "call_outcome", call_id=ids["call_id"], lease_id=None, envelope=sent["envelope"]
-    )
+    wanted = {"call_id": ids["call_id"], "lease_id": None, "envelope": sent["envelope"]}
+    await scene.caller.expect("call_outcome", **wanted)
+    again = await scene.another_caller()
+    await again.send(request)
+    await again.expect("call_queued", lease_id=None)
+    await again.expect("call_outcome", **wanted)
 
 
 @case(requirements=("RL-FRAME-038", "RL-DURABLE-007"), needs=_DURABLE)
