@@ -73,7 +73,7 @@ def _heir(handle: str) -> Owner:
 
 _HEIR: Final = SigningKey.generate()
 _KEYS: Final = Owner(handle="xx", port=0)
-_POLICY: Final = {"offline": False, "accept": "anyone", "allow": [], "block": []}
+_POLICY: Final[dict[str, Any]] = {"offline": False, "accept": "anyone", "allow": [], "block": []}
 
 
 ROUTES: Final = (

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ async def test_whoever_the_relay_invents_is_not_let_in(world: World, lie: str, t
         if not target.startswith("/v1/invites") or method != "GET":
             return answer
         (invite,) = answer.json()["invites"]
-        told = invite["accepted"] or [{"handle": "mallory", "at": 0, "proof": "A" * 43}]
+        told: list[dict[str, Any]] = invite["accepted"] or [{"handle": "mallory", "at": 0, "proof": "A" * 43}]
         match lie:
             case "another handle":
                 told[0]["handle"] = "mallory"

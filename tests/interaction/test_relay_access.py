@@ -196,7 +196,7 @@ async def test_an_accepted_invite_lets_a_call_through(relay: RelayServer) -> Non
     root = await administrator(relay)
     bob, carol = await member(root, "bob"), await member(root, "carol")
     made = await invite(bob)
-    policy = {"offline": False, "accept": "invited", "allow": [], "block": []}
+    policy: dict[str, Any] = {"offline": False, "accept": "invited", "allow": [], "block": []}
     assert (await bob.ask("PUT", "/v1/handles/bob/policy", policy)).status == 200
 
     async def code() -> str:
@@ -233,7 +233,7 @@ async def test_the_two_sides_of_an_invite_see_each_others_keys_and_nobody_elses(
 async def test_a_removed_identity_loses_its_sockets_at_once_and_its_calls(relay: RelayServer) -> None:
     root = await administrator(relay)
     bob, carol = await member(root, "bob"), await member(root, "carol")
-    policy = {"offline": True, "accept": "anyone", "allow": [], "block": []}
+    policy: dict[str, Any] = {"offline": True, "accept": "anyone", "allow": [], "block": []}
     for owner in (bob, carol):
         assert (await owner.ask("PUT", f"/v1/handles/{owner.handle}/policy", policy)).status == 200
     durable = {"delivery_mode": "durable"}

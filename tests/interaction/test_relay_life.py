@@ -313,7 +313,8 @@ async def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> No
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        (connection,) = relay._state.connections
-        accepted = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
+        connections: set[Any] = set(relay._state.connections)
+        (connection,) = connections
+        accepted = connection.transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         writer.close()

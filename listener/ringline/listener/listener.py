@@ -24,6 +24,7 @@ parameters come from the call's ``args``. A text is the reply as it is; any othe
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import threading
@@ -390,7 +391,7 @@ class Listener:
         )
         for contact in self._contacts:
             peers.add(contact)
-        self.access.contacts = lambda handle: contacts.pin(self.address.realm, handle)
+        self.access.contacts = functools.partial(contacts.pin, self.address.realm)
         reception = Reception(Invitations(home, account, http, contacts), self._note)
         room: WaitingRoom | None = None
         if self._hold:

@@ -148,7 +148,10 @@ def pin(**members: Any) -> Pin:
 
 
 def book(known: Pin | None) -> Any:
-    return lambda handle: known if known is not None and handle == known.handle else None
+    def look(handle: str) -> Pin | None:
+        return known if known is not None and handle == known.handle else None
+
+    return look
 
 
 def asked(catalogue: Catalogue, call_id: str) -> object:

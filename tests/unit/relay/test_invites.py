@@ -64,7 +64,8 @@ class Desk:
         return self.directory.invites.page(inviter, None, 100, now).invites
 
     def policy(self, handle: str, **members: Any) -> None:
-        policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": [], "block": []} | members
+        policy: dict[str, Any] = {"offline": False, "accept": "listed", "allow": [], "block": []}
+        policy |= members
         self.do(self.directory.set_policy(handle, msgspec.convert(policy, shapes.Policy)))
 
 
