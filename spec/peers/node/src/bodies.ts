@@ -7,11 +7,7 @@ export const MESSAGE_BYTES = 64_000;
 export const REPLY_BYTES = 256_000;
 const PEER_CODES = "busy timeout agent_error blocked task_unknown context_unknown message_too_large duplicate_conflict".split(" ");
 
-export interface Offer {
-  readonly id: string;
-  readonly summary?: string;
-  readonly args_schema?: JsonObject;
-}
+export interface Offer { readonly id: string; readonly summary?: string; readonly args_schema?: JsonObject }
 export interface Request {
   readonly message: string;
   readonly task?: string;
@@ -29,11 +25,7 @@ export interface Reply {
   readonly context_id?: string;
   readonly turn?: number;
 }
-export interface Failure {
-  readonly code: string;
-  readonly detail?: string;
-  readonly offered?: readonly string[];
-}
+export interface Failure { readonly code: string; readonly detail?: string; readonly offered?: readonly string[] }
 export interface Outcome {
   readonly reason: "completed" | "failed" | "indeterminate_execution";
   readonly reply?: Reply;

@@ -32,11 +32,7 @@ export interface Exchange {
 }
 
 /** What is bound in an outcome beyond its request. */
-export interface Ending {
-  readonly callId: string;
-  readonly terminal: Terminal;
-  readonly digest: Bytes;
-}
+export interface Ending { readonly callId: string; readonly terminal: Terminal; readonly digest: Bytes }
 
 export function context(exchange: Exchange, toKeyId: Bytes, ending?: Ending): Bytes {
   const { from, to } = exchange;

@@ -121,12 +121,7 @@ export function safetyNumber(a: { handle: string; ipk: Bytes }, b: { handle: str
   return Array.from({ length: 12 }, (_, at) => group(at)).join(" ");
 }
 
-export interface Contact {
-  readonly handle: string;
-  readonly realm: string;
-  readonly base: string;
-  readonly ipk: Bytes;
-}
+export interface Contact { readonly handle: string; readonly realm: string; readonly base: string; readonly ipk: Bytes }
 
 /** RL-KEYS-046. Throws `RangeError`. What follows the key in the fragment is for readers of the key log. */
 export function readContact(contact: string): Contact {

@@ -31,14 +31,7 @@ export interface ListenerOptions {
   readonly trustNew?: boolean;
   readonly workMs?: number;
 }
-interface Context {
-  readonly ipk: string;
-  readonly task: string;
-  turn: number;
-  prev: string;
-  used: number;
-  busy: boolean;
-}
+interface Context { readonly ipk: string; readonly task: string; turn: number; prev: string; used: number; busy: boolean }
 interface Running {
   readonly abort: AbortController;
   /** Why it is being stopped, if it is. */

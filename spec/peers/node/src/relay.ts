@@ -9,13 +9,7 @@ import { type Card, cardId, checkSigningKey, checkSuccession, fingerprint, holds
 const LARGEST = 2_063_019;
 const FRESH = 300_000;
 
-interface Pin {
-  ipk: string;
-  card?: string;
-  card_sig?: string;
-  epoch?: number;
-  readonly source: "contact" | "first sight";
-}
+interface Pin { ipk: string; card?: string; card_sig?: string; epoch?: number; readonly source: "contact" | "first sight" }
 export interface Peer {
   readonly handle: string;
   readonly ipk: Bytes;
@@ -25,10 +19,7 @@ export interface Peer {
   readonly revoked: ReadonlySet<string>;
   readonly at: number;
 }
-export interface Answer {
-  readonly status: number;
-  readonly body: JsonObject;
-}
+export interface Answer { readonly status: number; readonly body: JsonObject }
 
 export class Relay {
   #offset = 0;
