@@ -1,6 +1,8 @@
 """A listener, a relay and a caller, all of them real (protocol §5, §11; envelope §3.7)."""
 
 import asyncio
+import contextlib
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -431,6 +433,45 @@ class TestCancel:
             assert not isinstance(cancellation, Requested)
         assert ends <= {"reply", "canceled"}
         assert (await within(alice.call("bob", "0"))).text == "done"
+
+
+class TestSlowDisk:
+    async def test_a_journal_on_a_slow_disk_holds_up_its_calls_and_not_the_connection(
+        self, tmp_path: Path
+    ) -> None:
+        async with AsyncExitStack() as stack:
+            # A silence of less than all the commits together would end the connection.
+            settings = {"turns": 0, "ping_interval_ms": 100, "ping_timeout_ms": 600}
+            relay = await stack.enter_async_context(running_relay(settings=settings))
+            world = World(relay, tmp_path, stack)
+            listener = world.listener(capacity=16)
+            listener.answer(say_in)
+            await world.serve(listener)
+            commits: list[float] = []
+
+            def slow(statement: str) -> None:
+                if statement == "COMMIT":
+                    commits.append(0.05)
+                    time.sleep(0.05)
+
+            assert listener._wire is not None
+            loop, service = listener._wire
+            loop.call_soon_threadsafe(service._journal._file.connection.set_trace_callback, slow)
+            alice = await world.caller()
+            replies = await within(asyncio.gather(*(alice.call("bob", str(n)) for n in range(8))))
+            assert [reply.text for reply in replies] == ["in"] * 8
+            assert sum(commits) > 1.0
+            assert not [note for note in world.notes if "no connection" in note]
+
+    async def test_nobody_else_can_hold_the_journals_write_lock(self, world: World) -> None:
+        listener = world.listener()
+        listener.answer(say_in)
+        await world.serve(listener)
+        (path,) = world.folder.rglob("journal.db")
+        other = sqlite3.connect(path, timeout=0, isolation_level=None)
+        with contextlib.closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        assert (await within((await world.caller()).call("bob", "x"))).text == "in"
 
 
 class TestBlocking:

@@ -24,7 +24,7 @@ from ringline.client.http import RelayHttp
 from ringline.client.link import Link
 from ringline.protocol import token
 from ringline.protocol.errors import HttpProblem, RinglineError, TransportError, TrustError
-from ringline.protocol.frames import CallAccepted, Frame
+from ringline.protocol.frames import CallAccepted, CallStatus, Frame
 from ringline.protocol.limits import LISTENER_FRAME_BYTES, SUBPROTOCOL, UNDECODABLE_FRAMES
 
 STATUS = {"type": "call_status", "state": "ringing", "call_id": "c", "correlation_id": "1" * 32}
@@ -503,7 +503,11 @@ async def test_a_refused_port_is_dialled_again_and_told_each_time(tmp_path: Path
         pass
     user.told.clear()
     fresh = Link(
-        link._dialler._http, "/v1/call/bob", "relay_to_caller", user, backoff=Backoff(lambda: 0.0, base_s=0.01)
+        link._dialler._http,
+        "/v1/call/bob",
+        "relay_to_caller",
+        user,
+        backoff=Backoff(lambda: 0.0, base_s=0.01),
     )
     fresh.start()
     await user.until("lost", 2)
@@ -518,3 +522,32 @@ async def test_closing_twice_or_before_the_start_is_harmless(tmp_path: Path) -> 
         await user.until("opened")
         await link.close()
         await link.close()
+
+
+async def test_every_frame_is_seen_once_whatever_else_goes_on_and_whenever_it_comes(tmp_path: Path) -> None:
+    # A receive that is broken off by a timer can take a frame with it. Here one reader waits, and the
+    # timers are elsewhere: sends, wakings, pings and cancelled closes fall between the frames.
+    count = 3_000
+
+    async def pour(relay: Relay, connection: ServerConnection) -> None:
+        for number in range(count):
+            await connection.send(msgspec.json.encode(STATUS | {"call_id": f"c{number}"}).decode())
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+        await relay.read(connection)
+
+    async with scripted(tmp_path, ping_interval_s=0.005, ping_timeout_s=5.0) as (relay, user, link):
+        relay.play = lambda connection: pour(relay, connection)
+        link.start()
+        await user.until("opened")
+        async with asyncio.timeout(30):
+            while len(user.frames) < count:
+                link.wake()
+                link.send(CallAccepted(call_id="c"))
+                waiting = asyncio.create_task(user.until("frame", len(user.frames) + 1))
+                await asyncio.sleep(0.001)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+        seen = [frame.call_id for frame in user.frames if isinstance(frame, CallStatus)]
+        assert seen == [f"c{number}" for number in range(count)]
+        assert user.told.count("lost") == 0
