@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, final
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,24 +14,29 @@ from starlette.routing import Route
 
 from ringline.protocol import names, shapes
 from ringline.protocol.errors import HttpProblem
-from ringline.protocol.instant import Instant
 from ringline.protocol.lifecycle import FINAL, State
 from ringline.relay import openapi, problem, tickets
+from ringline.relay.access_http import AccessRoutes
 from ringline.relay.auth import Authenticator, Login
 from ringline.relay.budget import Window
 from ringline.relay.calls import Party
-from ringline.relay.directory import Decision
-from ringline.relay.doorkeeper import subject_of
 from ringline.relay.effects import CancelAnswer
 from ringline.relay.enrolment import Enrolment
 from ringline.relay.gate import is_websocket_target
 from ringline.relay.invites import Minted
 from ringline.relay.keylog_http import LogRoutes
 from ringline.relay.metrics import CONTENT_TYPE, render
-from ringline.relay.problem import Answer
-from ringline.relay.publication import Publication, read_publication
 from ringline.relay.registry import Registry
-from ringline.relay.requests import LARGE_BODY_BYTES, no_body, parameters, read
+from ringline.relay.requests import (
+    LARGE_BODY_BYTES,
+    authorization,
+    check_owner,
+    handle_of,
+    no_body,
+    parameters,
+    read,
+)
+from ringline.relay.responses import refuse, reply
 from ringline.relay.settings import Settings
 from ringline.relay.strangers import Strangers
 from ringline.relay.switchboard import Switchboard, store_problem
@@ -41,7 +45,6 @@ __all__ = ["Routes"]
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
-_SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
 _WAITS_PER_IDENTITY: Final = 32
 _PAGE: Final = 50
@@ -52,16 +55,6 @@ _LIMIT: Final = re.compile(r"[1-9][0-9]?|100")
 _STATES: Final = frozenset(state.record for state in State)
 _ENDS: Final = frozenset(state.value for state in FINAL)
 _LOOPBACK: Final = ("127.", "::1")
-_json: Final = msgspec.json.Encoder()
-
-
-def _answer(refusal: Answer, headers: dict[str, str] | None = None) -> Response:
-    return Response(refusal.body, refusal.status, dict(refusal.headers) | (headers or {}))
-
-
-def _reply(value: object, status: int = 200) -> Response:
-    headers = {"content-type": "application/json", "cache-control": "no-store"}
-    return Response(_json.encode(value), status, headers)
 
 
 @final
@@ -88,9 +81,9 @@ class Routes:
         self._authenticator = authenticator
         self._tickets = tickets
         self._board = board
-        self._enrolment = enrolment
-        self._strangers = strangers
-        self._mint = mint
+        self._access = AccessRoutes(
+            registry, authenticator, board, enrolment, strangers, login=self._login, mint=mint
+        )
         self._fetches: Window[str] = Window(settings.key_fetches_per_minute, _MINUTE_MS)
         self._waits: dict[str, int] = {}
         self._log: LogRoutes | None = None
@@ -114,12 +107,11 @@ class Routes:
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
             ("/metrics", {"GET": self._metrics}),
-            (handle, {"GET": self._get_keys, "PUT": self._put_keys, "DELETE": self._delete_handle}),
+            (handle, {"GET": self._get_keys, **self._access.handle()}),
             (f"{handle}/prekeys", {"PUT": self._put_prekeys}),
             (f"{handle}/policy", {"GET": self._get_policy, "PUT": self._put_policy}),
             (f"{handle}/revocations", {"POST": self._post_revocation}),
-            ("/v1/invites", {"GET": self._get_invites, "POST": self._post_invite}),
-            ("/v1/invites/{invite_id}", {"DELETE": self._delete_invite}),
+            *self._access.table(),
             ("/v1/tickets", {"POST": self._post_ticket}),
             ("/v1/calls", {"GET": self._get_calls}),
             (call, {"GET": self._get_call}),
@@ -141,7 +133,7 @@ class Routes:
 
     async def _relay(self, request: Request) -> Response:
         parameters(request)
-        return _reply(self._info)
+        return reply(self._info)
 
     async def _openapi(self, request: Request) -> Response:
         parameters(request)
@@ -149,7 +141,7 @@ class Routes:
         return Response(openapi.document(), 200, headers)
 
     async def _healthz(self, request: Request) -> Response:
-        return _reply({"status": "ok"})
+        return reply({"status": "ok"})
 
     async def _readyz(self, request: Request) -> Response:
         reasons: list[str] = []
@@ -165,7 +157,7 @@ class Routes:
             ready["reasons"] = reasons
             # Nothing that stops calls, and nothing that may stay so.
             ready["warnings"] = [] if self._board.warning is None else [self._board.warning]
-        response = _reply(ready, status)
+        response = reply(ready, status)
         if reasons:
             response.headers["retry-after"] = "1"
         return response
@@ -178,14 +170,14 @@ class Routes:
         return Response(render(self._board.telemetry.snapshot()), 200, headers)
 
     async def _upgrade(self, request: Request) -> Response:
-        _handle(request)
-        return _answer(problem.UPGRADE_REQUIRED)
+        handle_of(request)
+        return refuse(problem.UPGRADE_REQUIRED)
 
     # --- handles
 
     async def _get_keys(self, request: Request) -> Response:
         login = self._login(request)
-        handle = _handle(request)
+        handle = handle_of(request)
         now = self._board.clock()
         wait = self._fetches.wait(login.handle, now.mono)
         if wait:
@@ -201,67 +193,17 @@ class Routes:
             found = self._directory.superseded(handle, card_id, login.handle, now)
         if found is None:
             raise HttpProblem(code="not_found")
-        return _reply(found)
-
-    async def _put_keys(self, request: Request) -> Response:
-        handle = _handle(request)
-        parameters(request)
-        subject = subject_of(self._strangers, request.scope)
-        self._strangers.check_claim(subject, self._board.clock())
-        own = False
-        try:
-            now = self._board.clock()
-            body = await read(request, shapes.KeysPublication)
-            # protocol §9: the keys first, then the log-in under the card that they belong to.
-            offer = read_publication(body, realm=self._directory.realm, now=now)
-            own = self._directory.continues(offer)
-            card = offer.card.card
-            login = self._authenticator.login_under(
-                card, _authorization(request), request.method, request.url.path, self._board.clock()
-            )
-            if login is None:
-                raise HttpProblem(code="unauthorized")
-            _check_owner(login, handle)
-            return await self._publish(offer, None if body.invite is msgspec.UNSET else body.invite, now)
-        finally:
-            if not own:
-                self._strangers.claimed(subject, self._board.clock())
-
-    async def _publish(self, offer: Publication, invite: str | None, now: Instant) -> Response:
-        handle = offer.card.card.handle
-        before: str | None = None
-
-        def decide() -> Decision:
-            nonlocal before
-            before = self._directory.current_card_id(handle)
-            return self._enrolment.publish(offer, invite, now)
-
-        decision = await self._registry.commit(decide)
-        if decision.refusal is not None:
-            raise decision.refusal
-        if decision.changes and before is not None:
-            self._board.card_replaced(handle, before)
-        return _reply(self._directory.published(handle), 201 if decision.created else 200)
-
-    async def _delete_handle(self, request: Request) -> Response:
-        login = self._login(request)
-        handle = _handle(request)
-        parameters(request)
-        await no_body(request)
-        now = self._board.clock()
-        await self._registry.commit(lambda: self._enrolment.remove(handle, login.handle, now))
-        self._board.remove(handle)
-        return _reply({"handle": handle})
+        return reply(found)
 
     async def _put_prekeys(self, request: Request) -> Response:
         handle = self._owner(request)
         body = await read(request, shapes.PrekeyPublication)
         now = self._board.clock()
         await self._registry.commit(lambda: self._directory.publish_prekey(handle, body, now))
-        return _reply(self._directory.published(handle))
+        return reply(self._directory.published(handle))
 
     async def _get_policy(self, request: Request) -> Response:
-        return _reply(self._directory.policy(self._owner(request)))
+        return reply(self._directory.policy(self._owner(request)))
 
     async def _put_policy(self, request: Request) -> Response:
         handle = self._owner(request)
@@ -269,55 +211,17 @@ class Routes:
         decision = await self._registry.commit(lambda: self._directory.set_policy(handle, policy))
         if decision.changes:
             self._board.recheck(handle)
-        return _reply(self._directory.policy(handle))
+        return reply(self._directory.policy(handle))
 
     async def _post_revocation(self, request: Request) -> Response:
-        handle = _handle(request)
+        handle = handle_of(request)
         parameters(request)
         body = await read(request, shapes.RevocationStatement)
         now = self._board.clock()
         decision = await self._registry.commit(lambda: self._directory.revoke(handle, body, now))
         if decision.changes:
             self._board.revoke(handle, body.card_id)
-        return _reply({"card_id": body.card_id}, 201 if decision.created else 200)
-
-    # --- invites
-
-    async def _post_invite(self, request: Request) -> Response:
-        login = self._login(request)
-        parameters(request)
-        body = await read(request, shapes.InviteRequest)
-        now, minted = self._board.clock(), self._mint()
-        await self._registry.commit(
-            lambda: Decision(self._directory.invites.issue(login.handle, body, minted, now), created=True)
-        )
-        made = shapes.InviteMade(
-            id=minted.id, invite=minted.text, expires_at=now.wall + body.ttl_s * _SECOND_MS
-        )
-        return _reply(made, 201)
-
-    async def _get_invites(self, request: Request) -> Response:
-        login = self._login(request)
-        given = parameters(request, "cursor", "limit")
-        limit, cursor = given.get("limit", str(_PAGE)), given.get("cursor")
-        if not _LIMIT.fullmatch(limit):
-            raise HttpProblem("limit is not a number from 1 to 100", code="malformed")
-        if cursor is not None and not names.is_invite_id(cursor):
-            raise HttpProblem("cursor is not the next of a page", code="malformed")
-        page = self._directory.invites.page(login.handle, cursor, int(limit), self._board.clock())
-        return _reply(page)
-
-    async def _delete_invite(self, request: Request) -> Response:
-        login = self._login(request)
-        parameters(request)
-        await no_body(request)
-        invite_id: str = request.path_params["invite_id"]
-        now = self._board.clock()
-        any_of = self._enrolment.is_admin(login.handle)
-        await self._registry.commit(
-            lambda: Decision(self._directory.invites.withdraw(invite_id, login.handle, now, any_of=any_of))
-        )
-        return _reply({"id": invite_id})
+        return reply({"card_id": body.card_id}, 201 if decision.created else 200)
 
     # --- tickets
 
@@ -328,7 +232,7 @@ class Routes:
         if not is_websocket_target(body.htu) or tickets.detach(body.htu.partition("?")[2])[1] is not None:
             raise HttpProblem("htu is the path and query of a WebSocket of this relay", code="malformed")
         ticket, ends = self._tickets.issue(login.handle, login.card_id, body.htu, self._board.clock())
-        return _reply(shapes.Ticket(ticket=ticket, expires_at=ends), 201)
+        return reply(shapes.Ticket(ticket=ticket, expires_at=ends), 201)
 
     # --- calls
 
@@ -350,7 +254,7 @@ class Routes:
             page = self._board.hub.records(
                 login.handle, party, state, cursor, int(limit), self._board.clock()
             )
-        return _reply(page)
+        return reply(page)
 
     async def _get_call(self, request: Request) -> Response:
         login = self._login(request)
@@ -361,7 +265,7 @@ class Routes:
         if record.state not in _ENDS and wait != "0" and not self.stopping:
             await self._wait(request, login, record.call_id, float(wait))
             record = self._record(login, record.call_id)
-        return _reply(record)
+        return reply(record)
 
     async def _wait(self, request: Request, login: Login, call_id: str, seconds: float) -> None:
         """Wait until the call ended, the time is over, the client has gone or the relay stops."""
@@ -397,8 +301,8 @@ class Routes:
         if answer is CancelAnswer.UNAVAILABLE:
             raise store_problem()
         if answer.status == HTTPStatus.CONFLICT:
-            return _answer(problem.not_cancelled(answer.value))
-        return _reply(self._record(login, call_id), answer.status)
+            return refuse(problem.not_cancelled(answer.value))
+        return reply(self._record(login, call_id), answer.status)
 
     async def _post_ack(self, request: Request) -> Response:
         login = self._login(request)
@@ -411,7 +315,7 @@ class Routes:
             raise HttpProblem(code="not_found")
         if answer == "running":
             raise HttpProblem("the call has not ended", code="conflict")
-        return _reply(self._record(login, call_id))
+        return reply(self._record(login, call_id))
 
     async def _post_replay(self, request: Request) -> Response:
         login = self._login(request)
@@ -424,13 +328,13 @@ class Routes:
             raise HttpProblem(code="not_found")
         if answer == "conflict":
             raise HttpProblem("only a parked call can be replayed", code="conflict")
-        return _reply(self._record(login, call_id))
+        return reply(self._record(login, call_id))
 
     # --- who asks
 
     def _login(self, request: Request) -> Login:
         login = self._authenticator.login(
-            _authorization(request), request.method, request.url.path, self._board.clock()
+            authorization(request), request.method, request.url.path, self._board.clock()
         )
         if login is None:
             raise HttpProblem(code="unauthorized")
@@ -439,8 +343,8 @@ class Routes:
     def _owner(self, request: Request) -> str:
         """Return the handle of the path, whose owner asks; the query is empty."""
         login = self._login(request)
-        handle = _handle(request)
-        _check_owner(login, handle)
+        handle = handle_of(request)
+        check_owner(login, handle)
         parameters(request)
         return handle
 
@@ -451,24 +355,6 @@ def _by_method(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
         return await endpoints[method](request)
 
     return dispatch
-
-
-def _check_owner(login: Login, handle: str) -> None:
-    if login.handle != handle:
-        # The same, whether the other handle exists or not.
-        raise HttpProblem(code="forbidden")
-
-
-def _handle(request: Request) -> str:
-    handle: str = request.path_params["handle"]
-    if not names.is_handle(handle):
-        raise HttpProblem(code="not_found")
-    return handle
-
-
-def _authorization(request: Request) -> str | None:
-    values = request.headers.getlist("authorization")
-    return values[0] if len(values) == 1 else None
 
 
 def _is_local(request: Request) -> bool:
@@ -485,17 +371,17 @@ async def _gone(request: Request) -> None:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpProblem)
-    return _answer(problem.of(error))
+    return refuse(problem.of(error))
 
 
 async def _on_routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         methods = (error.headers or {}).get("Allow", "").split(", ")
-        return _answer(problem.METHOD_NOT_ALLOWED, {"allow": ", ".join(sorted(methods))})
-    return _answer(problem.NOT_FOUND if error.status_code == HTTPStatus.NOT_FOUND else problem.MALFORMED)
+        return refuse(problem.METHOD_NOT_ALLOWED, {"allow": ", ".join(sorted(methods))})
+    return refuse(problem.NOT_FOUND if error.status_code == HTTPStatus.NOT_FOUND else problem.MALFORMED)
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
     # Starlette raises the error again behind this answer; the doorkeeper logs its name.
-    return _answer(problem.INTERNAL)
+    return refuse(problem.INTERNAL)

@@ -7,10 +7,21 @@ from typing import Final, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from ringline.protocol import names
 from ringline.protocol.errors import HttpProblem, ProtocolError
 from ringline.protocol.jsontext import check_json
+from ringline.relay.auth import Login
 
-__all__ = ["LARGE_BODY_BYTES", "SMALL_BODY_BYTES", "no_body", "parameters", "read"]
+__all__ = [
+    "LARGE_BODY_BYTES",
+    "SMALL_BODY_BYTES",
+    "authorization",
+    "check_owner",
+    "handle_of",
+    "no_body",
+    "parameters",
+    "read",
+]
 
 SMALL_BODY_BYTES: Final = 65_536
 """Room for a card, a prekey with every suite, and a succession."""
@@ -22,6 +33,26 @@ _BODY_TIMEOUT_S: Final = 10.0
 _DEPTH: Final = 4
 
 T = TypeVar("T")
+
+
+def handle_of(request: Request) -> str:
+    """Return the handle of the path. Raises `HttpProblem` (404) for what is none."""
+    handle: str = request.path_params["handle"]
+    if not names.is_handle(handle):
+        raise HttpProblem(code="not_found")
+    return handle
+
+
+def authorization(request: Request) -> str | None:
+    """Return the one ``Authorization`` header, None without it and with several."""
+    values = request.headers.getlist("authorization")
+    return values[0] if len(values) == 1 else None
+
+
+def check_owner(login: Login, handle: str) -> None:
+    """Pass the owner of ``handle``. Raises `HttpProblem` (403), the same whether another's exists or not."""
+    if login.handle != handle:
+        raise HttpProblem(code="forbidden")
 
 
 def parameters(request: Request, *allowed: str) -> Mapping[str, str]:
