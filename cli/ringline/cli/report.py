@@ -5,6 +5,7 @@ each change is a line of its own. What the relay says and what the peer has sign
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ RELAY_SAYS: Final = "relay says"
 
 _SAYS_COLUMN: Final = 22
 _SPARE_COLUMNS: Final = 4
+_INDENT: Final = 10
+_FINGERPRINT: Final = re.compile(r" ((?:[0-9a-z]{4} ){7}[0-9a-z]{4})\Z")
 # For terminals and files that are not UTF-8.
 _ASCII: Final = str.maketrans({"✓": "+", "✗": "x", "●": "*", "→": "->", "–": "-", "·": "|", "…": "..."})
 _STYLES: Final = {"✓": "green", "✗": "red", "●": "cyan", "!": "yellow"}
@@ -174,7 +177,8 @@ class LiveReport:
         return text
 
     def _print(self, row: str, mark: str) -> None:
-        self._console.print(self._text(row, mark), soft_wrap=True)
+        for line in _fitted(row, self._console.width):
+            self._console.print(self._text(line, mark if line[:1] == mark else " "), soft_wrap=True)
 
     def _text(self, row: str, mark: str) -> "Text":
         from rich.text import Text
@@ -188,6 +192,14 @@ class LiveReport:
         if (place := row.rfind(RELAY_SAYS)) >= 0:
             text.stylize("dim", place)
         return text
+
+
+def _fitted(row: str, width: int) -> list[str]:
+    """Return a row in lines: a fingerprint that would be broken gets one of its own, to be compared."""
+    found = _FINGERPRINT.search(row)
+    if found is None or len(row) <= width:
+        return [row]
+    return [row[: found.start()].rstrip(), " " * _INDENT + found[1]]
 
 
 def _row(mark: str, seconds: float, text: str, says: str) -> str:

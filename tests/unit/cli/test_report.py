@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ringline.cli.report import PlainReport, SilentReport, open_report, tell
+from ringline.cli.report import PlainReport, SilentReport, _fitted, open_report, tell
 
 
 class Clock:
@@ -133,3 +133,12 @@ def test_a_dumb_terminal_gets_plain_lines() -> None:
     ]
     program = "\n".join(lines)
     assert "\x1b" not in on_a_terminal(program, TERM="dumb")
+
+
+def test_a_fingerprint_is_never_broken_by_the_edge_of_the_terminal() -> None:
+    fingerprint = "zjwg zz7w wc38 f4ap ptgr efkz 0r30 2kea"
+    row = f"!   0.04s new identity caller-bb261fb0e3 at http://127.0.0.1:7591: {fingerprint}"
+    assert _fitted(row, len(row)) == [row]
+    first, second = _fitted(row, len(row) - 1)
+    assert (first, second.strip()) == (row.removesuffix(f" {fingerprint}"), fingerprint)
+    assert _fitted("a long line without one", 10) == ["a long line without one"]
