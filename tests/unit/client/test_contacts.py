@@ -1,11 +1,14 @@
 """Pins: readable, kept, and never written over when damaged."""
 
 import stat
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ringline.client.contacts import Contacts, Pin
 from ringline.client.home import Home, write_private
@@ -230,3 +233,28 @@ def test_a_grant_that_is_none_is_told_with_its_line(tmp_path: Path, line: str) -
     with pytest.raises(ConfigError, match="damaged") as caught:
         contacts(tmp_path).pins()
     assert name in str(caught.value)
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_whatever_became_of_the_file_it_is_a_clear_error_or_holds_what_it_says(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        book = contacts(Path(folder))
+        put(book, pin(state="allowed", tasks=("ask",), calls_per_hour=3, label="bob"))
+        text = book.path.read_text()
+        for _ in range(data.draw(st.integers(1, 3))):
+            start = data.draw(st.integers(0, len(text)))
+            end = data.draw(st.integers(start, min(len(text), start + 40)))
+            put_in = data.draw(
+                st.text(max_size=20) | st.sampled_from(["[[contact]]", "\n", '"', "= 1", "{}", "[["])
+            )
+            text = text[:start] + put_in + text[end:]
+        book.path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        entries: tuple[Pin, ...] = ()
+        told: ConfigError | None = None
+        try:
+            entries = contacts(Path(folder)).pins()
+        except ConfigError as error:
+            told = error
+        assert all(entry.state in ("pending", "allowed", "blocked") for entry in entries)
+        assert told is None or (str(book.path) in str(told) and told.next_step)
