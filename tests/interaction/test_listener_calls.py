@@ -441,7 +441,7 @@ class TestSlowDisk:
     ) -> None:
         async with AsyncExitStack() as stack:
             # A silence of less than all the commits together would end the connection.
-            settings = {"turns": 0, "ping_interval_ms": 100, "ping_timeout_ms": 600}
+            settings = {"turns": 0, "ping_interval_ms": 100, "ping_timeout_ms": 1_000}
             relay = await stack.enter_async_context(running_relay(settings=settings))
             world = World(relay, tmp_path, stack)
             listener = world.listener(capacity=16)
@@ -451,16 +451,17 @@ class TestSlowDisk:
 
             def slow(statement: str) -> None:
                 if statement == "COMMIT":
-                    commits.append(0.05)
-                    time.sleep(0.05)
+                    commits.append(0.02)
+                    time.sleep(0.02)
 
             assert listener._wire is not None
             loop, service = listener._wire
             loop.call_soon_threadsafe(service._journal._file.connection.set_trace_callback, slow)
             alice = await world.caller()
-            replies = await within(asyncio.gather(*(alice.call("bob", str(n)) for n in range(8))))
-            assert [reply.text for reply in replies] == ["in"] * 8
-            assert sum(commits) > 1.0
+            for _ in range(3):
+                replies = await within(asyncio.gather(*(alice.call("bob", str(n)) for n in range(8))))
+                assert [reply.text for reply in replies] == ["in"] * 8
+            assert sum(commits) > 1.1
             assert not [note for note in world.notes if "no connection" in note]
 
     async def test_nobody_else_can_hold_the_journals_write_lock(self, world: World) -> None:
