@@ -125,8 +125,8 @@ class Directory:
 
         ``accept`` is the policy of a handle whose owner has set none. ``met`` tells whether two
         handles were the two sides of a call within the last 96 h; without it none were. ``invites`` is how
-        many are kept of one inviter, 0 for any number. ``log`` gets every card, succession and revocation;
-        without it there is no key log.
+        many of one inviter are kept that nobody took up, 0 for any number. ``log`` gets every card,
+        succession and revocation; without it there is no key log.
         """
         self.realm = realm
         self.met = met

@@ -75,7 +75,7 @@ def secret_hash(secret: str) -> bytes:
 
 @final
 class InviteBook:
-    """All invites of one realm. ``most`` is how many of one inviter are kept; 0 is any number."""
+    """All invites of one realm. ``most`` of one inviter are kept that nobody took up; 0 is any number."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -107,9 +107,13 @@ class InviteBook:
     def issue(self, inviter: str, request: InviteRequest, minted: Minted, now: Instant) -> tuple[Change, ...]:
         """Return the changes that make an invite. Raises `HttpProblem` (429) for one too many."""
         forgotten = self._over(inviter, now)
-        if self._most and len(self._of.get(inviter, ())) - len(forgotten) >= self._most:
+        # Whoever has come does not count: there are no more of those than handles.
+        idle = sum(not self._held[id].accepted for id in self._of.get(inviter, ())) - len(forgotten)
+        if self._most and idle >= self._most:
             raise HttpProblem(
-                f"{self._most} invites of this identity are kept", code="rate_limited", retry_after_ms=60_000
+                f"{self._most} invites of this identity are kept that nobody has taken up",
+                code="rate_limited",
+                retry_after_ms=60_000,
             )
         issued = InviteIssued(
             invite_id=minted.id,
