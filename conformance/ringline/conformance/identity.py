@@ -88,6 +88,8 @@ class Identity:
     life: int = 90 * _DAY
     chain: Chain = field(default_factory=lambda: Chain.start(epoch_at(now_ms())))
     succession: SignedSuccession | None = None
+    suites: tuple[int, ...] = (1,)
+    """For which its prekeys are; suite 1 is quick to make."""
 
     def now(self) -> int:
         """Return Unix ms by the subject's clock."""
@@ -117,8 +119,8 @@ class Identity:
 
     @property
     def prekey(self) -> SignedPrekey:
-        """The statement of the chain's epoch, of the suite that is quick to make."""
-        return SignedPrekey.sign(self.chain.statement(self.card.card.id, [1]), self.operational)
+        """The statement of the chain's epoch."""
+        return SignedPrekey.sign(self.chain.statement(self.card.card.id, self.suites), self.operational)
 
     def renewed(self, **changes: Any) -> "Identity":
         """Return this identity with its next card: another operational key, the serial one higher."""

@@ -60,6 +60,10 @@ class Line:
         self._fences = 0
         self._reader: asyncio.Task[None] | None = None
 
+    def record(self, timeline: Timeline) -> None:
+        """Put on another record what passes from now on."""
+        self._timeline = timeline
+
     def read(self) -> None:
         """Begin to read; a line that never does is a peer that stalls."""
         self._reader = asyncio.create_task(self._read())
@@ -157,6 +161,10 @@ class Line:
                 await self._stop()
 
     # --- receiving
+
+    async def arrival(self) -> Frame | Ended:
+        """Return the next frame, or how the connection ended, however long that takes."""
+        return await self._arrived.get()
 
     async def next(self, within: float | None = None) -> Frame:
         """Return the next frame. Raises `Failed` when none comes, or the connection ends instead."""

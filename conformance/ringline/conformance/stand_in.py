@@ -1,4 +1,4 @@
-"""A relay that the suite plays, for subjects that are listeners or callers: it serves keys and says what it is told.
+"""A relay that the suite plays, for listeners and callers: it serves keys, and says what it is told.
 
 It is no relay: nothing is routed. A case takes the connections that the subject opens and speaks on them
 frame by frame, true or false. What the subject asks by HTTP is answered from what the case has laid out.
@@ -7,10 +7,11 @@ frame by frame, true or false. What the subject asks by HTTP is answered from wh
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 from urllib.parse import parse_qs
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from ringline.conformance.identity import Identity, now_ms
 from ringline.conformance.subject import Unjudgeable
 from ringline.conformance.timeline import Timeline, shorten
+from ringline.conformance.verdict import Failed
 from ringline.conformance.websocket import WebSocket, accept_proof
 from ringline.protocol import token
 from ringline.protocol.encoding import b64decode, b64encode
@@ -26,7 +28,7 @@ from ringline.protocol.identity import SignedCard
 from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.prekeys import SignedPrekey
 
-__all__ = ["REALM", "Answering", "Asked", "Dialled", "Published", "StandIn"]
+__all__ = ["REALM", "Answering", "Asked", "Dialled", "Published", "StandIn", "Told", "problem"]
 
 REALM: Final = "localhost"
 _HEAD_BYTES: Final = 65_536
@@ -62,8 +64,11 @@ class Asked:
             return None
 
 
-Answering = Callable[[Asked], tuple[int, Any] | None]
-"""Answers a request with a status and what becomes JSON; None leaves it to the stand-in."""
+Told: TypeAlias = tuple[int, Any] | tuple[int, Any, dict[str, str]]
+"""A status, what becomes JSON (None: no body), and perhaps headers."""
+
+Answering = Callable[[Asked], Told | None]
+"""Answers a request; None leaves it to the stand-in."""
 
 
 @final
@@ -89,8 +94,9 @@ class Published:
 class StandIn:
     """The suite as a relay on a free port of loopback. Leaving it closes whatever is open."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, realm: str = REALM) -> None:
         self.timeline = timeline
+        self.realm = realm
         self.url = ""
         self.identities: dict[str, Identity] = {}
         """The peers of the subject, whose keys are served."""
@@ -105,6 +111,15 @@ class StandIn:
         """What a case puts before the stand-in's own answers."""
         self.refuses_upgrades: int = 0
         """A status with which every WebSocket is refused, 0 for none."""
+        self.upgrading: Answering = lambda asked: None
+        """Refuses a WebSocket, as ``answering`` does a request; None lets it be opened."""
+        self.upgrades: list[Asked] = []
+        """Every request for a WebSocket, in order."""
+        self.subprotocol: str | None = SUBPROTOCOL
+        """What is selected in each handshake, None for nothing."""
+        self.clock_ahead_s: float = 0.0
+        """How much the ``Date`` of every answer is ahead of the suite's clock."""
+        self._jtis: set[str] = set()
         self.dialled: asyncio.Queue[Dialled] = asyncio.Queue()
         self.policy: dict[str, Any] = {"offline": False, "accept": "anyone", "allow": [], "block": []}
         self._news = asyncio.Condition()
@@ -136,6 +151,14 @@ class StandIn:
             raise Unjudgeable(f"it published no keys for {handle} within {patience:g} s") from None
         return self.published[handle]
 
+    async def next_dialled(self, within: float) -> Dialled:
+        """Return the next WebSocket that the subject opens. Raises `Failed` when it opens none."""
+        try:
+            async with asyncio.timeout(within):
+                return await self.dialled.get()
+        except TimeoutError:
+            raise Failed("a connection of the subject", f"it dials nothing within {within:g} s") from None
+
     # --- HTTP
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -145,15 +168,27 @@ class StandIn:
                 if "websocket" in asked.headers.get("upgrade", "").lower():
                     await self._upgrade(asked, reader, writer)
                     return
-                status, body = await self._answer(asked)
-                data = b"" if body is None else msgspec.json.encode(body)
-                kind = "application/problem+json" if status >= 400 else "application/json"
-                self.timeline.sent("http", f"{status} {shorten(data)}")
-                writer.write(_head(status, ("Content-Type", kind), ("Content-Length", str(len(data)))) + data)
+                writer.write(self._written(await self._answer(asked)))
                 await writer.drain()
             writer.close()
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             writer.transport.abort()
+
+    def _written(self, told: Told, *more: tuple[str, str]) -> bytes:
+        """Return an answer as its bytes; it is noted as sent."""
+        status, body, *rest = told
+        data = b"" if body is None else msgspec.json.encode(body)
+        kind = "application/problem+json" if status >= 400 else "application/json"
+        self.timeline.sent("http", f"{status} {shorten(data)}")
+        named = [("Content-Type", kind), ("Content-Length", str(len(data))), *more]
+        for headers in rest:
+            named += headers.items()
+        return self._head(status, *named) + data
+
+    def _head(self, status: int, *headers: tuple[str, str]) -> bytes:
+        date = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
+        lines = [f"HTTP/1.1 {status} -", f"Date: {date}", *(f"{name}: {value}" for name, value in headers)]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     async def _read(self, reader: asyncio.StreamReader) -> Asked | None:
         try:
@@ -178,22 +213,28 @@ class StandIn:
         who: str | None = None
         try:
             claims = token.parse(said.removeprefix("Bearer "))
-            who = claims.iss
-            known = self.published.get(claims.iss)
-            if asked.method == "PUT" and asked.path == f"/v1/handles/{claims.iss}":
-                known = self._publication(claims.iss, asked.json()) or known
+            who = claims.handle
+            known = self.published.get(who)
+            if asked.method == "PUT" and asked.path == f"/v1/handles/{who}":
+                known = self._publication(asked.json()) or known
             if known is None:
                 raise ValueError("a log-in before anything was published")
+            if claims.card_id != known.card.card.id:
+                raise ValueError("a log-in by another card than the one that is published")
             token.verify(claims, known.card.card.spk)
-            if (claims.aud, claims.htm, claims.htu) != (REALM, asked.method, asked.path):
-                raise ValueError("a token for another realm or request")
+            token.check(
+                claims, realm=self.realm, method=asked.method, path=asked.path, now_s=float(claims.iat)
+            )
+            if claims.jti in self._jtis:
+                raise ValueError("a token that was used before")
+            self._jtis.add(claims.jti)
         except (RinglineError, ValueError, TypeError) as error:
             self.timeline.diverges("http", f"a log-in that does not hold: {error}")
         return Asked(
             method=asked.method, target=asked.target, headers=asked.headers, body=asked.body, iss=who
         )
 
-    def _publication(self, handle: str, body: Any) -> Published | None:
+    def _publication(self, body: Any) -> Published | None:
         try:
             raw = {name: b64decode(body[name]) for name in ("card", "card_sig", "prekey", "prekey_sig")}
             card = SignedCard.parse(raw["card"], raw["card_sig"])
@@ -203,7 +244,7 @@ class StandIn:
             return None
         return Published(card, prekey, dict(body))
 
-    async def _answer(self, asked: Asked) -> tuple[int, Any]:
+    async def _answer(self, asked: Asked) -> Told:
         self.asked.append(asked)
         self.timeline.received(
             "http", f"{asked.method} {asked.target}" + (f" {shorten(asked.body)}" if asked.body else "")
@@ -213,18 +254,18 @@ class StandIn:
             return told
         match asked.method, asked.path.strip("/").split("/"):
             case "GET", ["v1", "relay"]:
-                return 200, _description()
+                return 200, _description(self.realm)
             case "PUT", ["v1", "handles", handle]:
-                made = self._publication(handle, asked.json())
+                made = self._publication(asked.json())
                 if made is None:
-                    return 400, _problem(400, "malformed")
+                    return 400, problem(400, "malformed")
                 async with self._news:
                     self.published[handle] = made
                     self._news.notify_all()
                 return 201, {}
             case "PUT", ["v1", "handles", handle, "prekeys"] if handle in self.published:
                 known = self.published[handle]
-                made = self._publication(handle, known.body | (asked.json() or {}))
+                made = self._publication(known.body | (asked.json() or {}))
                 if made is not None:
                     self.published[handle] = made
                 return 200, {}
@@ -238,7 +279,7 @@ class StandIn:
             case "GET", ["v1", "calls"]:
                 return 200, {"calls": [], "next": None}
             case _:
-                return 404, _problem(404, "not_found")
+                return 404, problem(404, "not_found")
 
     def _keys(self, handle: str, card: list[str] | None) -> tuple[int, Any]:
         revoked = self.revoked.get(handle, [])
@@ -250,11 +291,11 @@ class StandIn:
         elif handle in self.published:
             body = {"handle": handle, "revoked": revoked, **self.published[handle].body}
         else:
-            return 404, _problem(404, "not_found")
+            return 404, problem(404, "not_found")
         if card is None:
             return 200, body
         if card[0] != b64encode(_card_id(body)):
-            return 404, _problem(404, "not_found")
+            return 404, problem(404, "not_found")
         return 200, {name: body[name] for name in ("handle", "card", "card_sig", "revoked")}
 
     # --- WebSockets
@@ -267,21 +308,21 @@ class StandIn:
         offered = [each.strip() for each in asked.headers.get("sec-websocket-protocol", "").split(",")]
         if SUBPROTOCOL not in offered:
             self.timeline.diverges("handshake", f"{name} without {SUBPROTOCOL}")
-        if self.refuses_upgrades:
-            data = msgspec.json.encode(_problem(self.refuses_upgrades, "unauthorized"))
-            writer.write(
-                _head(self.refuses_upgrades, ("Content-Length", str(len(data))), ("Connection", "close"))
-                + data
-            )
+        self.upgrades.append(asked)
+        refused = self.upgrading(asked)
+        if refused is None and self.refuses_upgrades:
+            refused = self.refuses_upgrades, problem(self.refuses_upgrades, "unauthorized")
+        if refused is not None:
+            writer.write(self._written(refused, ("Connection", "close")))
             writer.close()
             return
         writer.write(
-            _head(
+            self._head(
                 101,
                 ("Upgrade", "websocket"),
                 ("Connection", "Upgrade"),
                 ("Sec-WebSocket-Accept", accept_proof(asked.headers.get("sec-websocket-key", ""))),
-                ("Sec-WebSocket-Protocol", SUBPROTOCOL),
+                *(() if self.subprotocol is None else (("Sec-WebSocket-Protocol", self.subprotocol),)),
             )
         )
         await self.dialled.put(Dialled(asked=asked, socket=WebSocket(reader, writer, serves=True)))
@@ -291,18 +332,14 @@ def _card_id(body: dict[str, Any]) -> bytes:
     return SignedCard.parse(b64decode(body["card"]), b64decode(body["card_sig"])).card.id
 
 
-def _head(status: int, *headers: tuple[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} -", f"Date: {formatdate(usegmt=True)}", *(f"{n}: {v}" for n, v in headers)]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def _problem(status: int, code: str) -> dict[str, Any]:
+def problem(status: int, code: str) -> dict[str, Any]:
+    """Return a problem document."""
     return {"type": "about:blank", "title": code, "status": status, "code": code}
 
 
-def _description() -> dict[str, Any]:
+def _description(realm: str) -> dict[str, Any]:
     return {
-        "realm": REALM,
+        "realm": realm,
         "version": "0",
         "protocols": [SUBPROTOCOL],
         "suites": [1, 2],
