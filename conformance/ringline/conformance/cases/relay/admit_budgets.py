@@ -222,6 +222,28 @@ async def outcome_is_sent_again_so_often(stage: RelayStage) -> None:
     check(told == ("completed", None), "the record without its outcome", repr(told))
 
 
+@case(requirements=("RL-ADMIT-038",), needs=_DURABLE)
+async def durable_outcome_is_sent_again_so_often(stage: RelayStage) -> None:
+    """The outcome of a durable call too is sent again at most so often, and is then still kept."""
+    most = stage.budget("outcome_resends", most=25)
+    scene = await Scene.set(stage, offline=True)
+    request = await scene.send_request(delivery_mode="durable")
+    receipt = await scene.caller.expect("call_queued")
+    ids = await scene.take(receipt["call_id"])
+    await scene.begin(ids)
+    await scene.send_outcome(**ids)
+    for kind in ("call_status", "call_status", "call_outcome"):
+        await scene.caller.expect(kind)
+    for _ in range(most):
+        await scene.caller.send(request)
+        await scene.caller.expect("call_queued", call_id=ids["call_id"])
+        await scene.caller.expect("call_outcome", call_id=ids["call_id"])
+    await scene.caller.send(request)
+    await scene.caller.refused("rate_limited", correlation_id=request["correlation_id"])
+    await scene.caller.quiet("it was sent often enough")
+    await scene.has_ended(ids["call_id"], "completed")
+
+
 @case(requirements=("RL-ADMIT-039",))
 async def reading_the_outcome_counts_too(stage: RelayStage) -> None:
     """A reading of a record with its outcome counts as a sending; beyond, the outcome is null."""

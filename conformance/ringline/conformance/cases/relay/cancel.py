@@ -269,6 +269,21 @@ async def queued_call_is_canceled_at_once(stage: RelayStage) -> None:
     await scene.listener.quiet("both calls have ended")
 
 
+@case(requirements=("RL-CANCEL-002", "RL-PRIVACY-005"), needs=_DURABLE)
+async def nobody_else_cancels_a_stored_call(stage: RelayStage) -> None:
+    """Another identity's cancellation of a stored call, the callee's too, finds no such call."""
+    scene = await Scene.set(stage, offline=True, listening=False)
+    call_id = (await scene.submit())["call_id"]
+    mallory = await stage.identity("mallory")
+    for who in (mallory, scene.bob):
+        line = await stage.call_line(who, scene.bob.handle)
+        await _ask(line, call_id)
+        await line.expect("call_not_cancelled", call_id=call_id, reason="unknown")
+        answer = await stage.ask(who, "POST", f"/v1/calls/{call_id}/cancel")
+        check(answer.status == 404, "404", str(answer))
+    await scene.has_ended(call_id, "queued")
+
+
 @case(requirements=("RL-CANCEL-005", "RL-CANCEL-023", "RL-FRAME-043"), needs=_DURABLE)
 async def begun_durable_call_is_canceled_by_its_listener(stage: RelayStage) -> None:
     """A begun durable call ends as `canceled` when its listener has confirmed, and not before."""

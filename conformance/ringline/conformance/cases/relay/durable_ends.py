@@ -309,6 +309,27 @@ async def blocked_callers_calls_are_revoked_unseen(stage: RelayStage) -> None:
         await scene.has_ended(call_id, "delivery_failed", of=scene.alice)
 
 
+@case(requirements=("RL-DURABLE-062", "RL-IDEM-006", "RL-CANCEL-004"), needs=_PLAIN)
+async def revoked_call_is_like_a_queued_one_to_its_caller(stage: RelayStage) -> None:
+    """A caller who was blocked finds his call queued by every way that he may ask, and can cancel it."""
+    scene = await Scene.set(stage, offline=True, listening=False)
+    request = await scene.send_request(delivery_mode="durable")
+    receipt = await scene.caller.expect("call_queued")
+    call_id: str = receipt["call_id"]
+    await stage.set_policy(scene.bob, offline=True, block=[scene.alice.handle])
+    await scene.has_ended(call_id, "revoked", of=scene.bob)
+    again = await scene.another_caller()
+    await again.send(request)
+    check(await again.expect("call_queued") == receipt, "the same receipt", "another")
+    await again.quiet("to him the call is queued")
+    early = await stage.ask(scene.alice, "POST", f"/v1/calls/{call_id}/ack")
+    check(early.status == 409, "409 for an ack of a call that he must not know to have ended", str(early))
+    await again.send({"type": "cancel_call", "call_id": call_id})
+    for line in (again, scene.caller):
+        await line.expect("call_error", code="canceled", call_id=call_id)
+    await scene.has_ended(call_id, "canceled", of=scene.alice)
+
+
 @case(requirements=("RL-DURABLE-060",), needs=_PLAIN)
 async def accepted_call_is_revoked_from_its_listener(stage: RelayStage) -> None:
     """A call that a listener has in hand and not begun is taken from it when its caller is blocked."""
