@@ -12,6 +12,7 @@ from ringline.cli.options import identity_option, json_option, locking_options
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
+from ringline.cli.terminal import shown_line
 from ringline.protocol.errors import Family
 
 if TYPE_CHECKING:
@@ -100,26 +101,34 @@ def command(
 
 
 async def _accept(home: "Home", account: "Account", invite: "Invite", given: "Given | None") -> "Pin | None":
-    from ringline.client import Contacts, Peers, RelayClock, RelayHttp
+    from contextlib import closing
+
+    from ringline.client import Contacts, KeyLog, Peers, RelayClock, RelayHttp
     from ringline.client.admittance import admit_at_relay
     from ringline.client.invitations import pin_inviter
 
     clock = RelayClock()
     http = RelayHttp(account.address, account, clock)
-    await http.info()
-    proof = invite.prove(account.handle, account.ipk)
-    await http.publish(invite.secret if proof is None else f"{invite.secret}:{proof}")
-    if invite.inviter is None:
-        return None
-    contacts = Contacts(home, home.contacts_file(account.address))
-    pin_inviter(contacts, invite, given, clock.own_ms())
-    # The relay's keys of him must be those of the invite, or what succeeds them rightly.
-    pin = (await Peers(account.address, http, contacts, clock).resolve(invite.inviter)).pin
+    with closing(KeyLog(home, http, clock, _note)) as log:
+        await log.greet(await http.info())
+        proof = invite.prove(account.handle, account.ipk)
+        await http.publish(invite.secret if proof is None else f"{invite.secret}:{proof}")
+        if invite.inviter is None:
+            return None
+        contacts = Contacts(home, home.contacts_file(account.address))
+        pin_inviter(contacts, invite, given, clock.own_ms())
+        # The relay's keys of him must be those of the invite, or what succeeds them rightly.
+        peers = Peers(account.address, http, contacts, clock, note=_note, log=log)
+        pin = (await peers.resolve(invite.inviter)).pin
     if given is not None:
         trouble = await admit_at_relay(http, invite.inviter, "allowed")
         if trouble is not None:
             tell(f"! the relay was not told to let {invite.inviter} through: {trouble}")
     return pin
+
+
+def _note(text: str) -> None:
+    tell(f"! {shown_line(text)}")
 
 
 def _remember(home: "Home", address: "RelayAddress", handle: str) -> bool:
