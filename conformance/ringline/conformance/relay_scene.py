@@ -1,6 +1,6 @@
 """Two identities and their connections, and the steps of a call between them that are no case's subject."""
 
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from ringline.conformance.identity import Identity
 from ringline.conformance.line import Frame, Line
@@ -8,6 +8,8 @@ from ringline.conformance.relay_stage import RelayStage
 from ringline.conformance.verdict import check
 
 __all__ = ["Scene"]
+
+_SOON_MS: Final = 1_500
 
 
 @final
@@ -139,6 +141,18 @@ class Scene:
         shown = await self.stage.record(of or self.alice, call_id, wait=wait)
         state: str = shown["state"]
         return state
+
+    async def reaches(self, call_id: str, state: str) -> None:
+        """Wait, within bounds, until bob sees a call in ``state``."""
+
+        async def reached() -> bool:
+            return await self.state(call_id, of=self.bob) == state
+
+        await self.stage.until(reached, f"state {state} of call {call_id}")
+
+    def soon(self) -> dict[str, int]:
+        """Return what makes an envelope end in a moment."""
+        return {"exp": self.alice.now() + _SOON_MS}
 
     async def has_ended(self, call_id: str, state: str, *, of: Identity | None = None, wait: int = 0) -> None:
         """Pass when the record of a call says that it is in ``state``."""

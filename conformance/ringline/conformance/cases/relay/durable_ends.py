@@ -31,22 +31,13 @@ async def _lose(scene: Scene, call_id: str, *, boot: str | None = None) -> None:
     await scene.listener.break_off()
 
 
-async def _until(scene: Scene, call_id: str, state: str) -> None:
-    """Wait, within bounds, until the callee sees the call in ``state``."""
-
-    async def reached() -> bool:
-        return await scene.state(call_id, of=scene.bob) == state
-
-    await scene.stage.until(reached, f"state {state} of call {call_id}")
-
-
 async def _parked(stage: RelayStage, **request: object) -> tuple[Scene, str]:
     """Return a scene without a listener, and a call of it that is parked."""
     scene = await Scene.set(stage, offline=True, listening=False)
     receipt = await scene.submit(**request)
     for _ in range(stage.bound("attempts")):
         await _lose(scene, receipt["call_id"])
-    await _until(scene, receipt["call_id"], "delivery_failed")
+    await scene.reaches(receipt["call_id"], "delivery_failed")
     return scene, receipt["call_id"]
 
 
@@ -56,7 +47,7 @@ async def broken_connection_is_a_counted_attempt(stage: RelayStage) -> None:
     scene = await Scene.set(stage, offline=True, listening=False)
     receipt = await scene.submit()
     await _lose(scene, receipt["call_id"])
-    await _until(scene, receipt["call_id"], "queued")
+    await scene.reaches(receipt["call_id"], "queued")
     check(await _attempts(scene, receipt["call_id"]) == 1, "one attempt", "another count")
     await scene.listen()
     ids = await scene.take(receipt["call_id"])
@@ -71,7 +62,7 @@ async def listeners_good_bye_is_no_attempt(stage: RelayStage) -> None:
     await scene.take(receipt["call_id"])
     began = scene.alice.now()
     await scene.listener.leave()
-    await _until(scene, receipt["call_id"], "queued")
+    await scene.reaches(receipt["call_id"], "queued")
     check(await _attempts(scene, receipt["call_id"]) == 0, "no attempt", "some")
     await scene.listen()
     rest = stage.bound("back_off_ms")
@@ -90,7 +81,7 @@ async def attempt_is_taken_back_when_its_process_lives(stage: RelayStage) -> Non
     receipt = await scene.submit()
     await scene.take(receipt["call_id"])
     await scene.listener.break_off()
-    await _until(scene, receipt["call_id"], "queued")
+    await scene.reaches(receipt["call_id"], "queued")
     check(await _attempts(scene, receipt["call_id"]) == 1, "one attempt", "another count")
     await scene.listen(instance=instance, boot=boot)
 
@@ -108,7 +99,7 @@ async def attempt_stands_when_the_process_was_another(stage: RelayStage) -> None
     receipt = await scene.submit()
     await scene.take(receipt["call_id"])
     await scene.listener.break_off()
-    await _until(scene, receipt["call_id"], "queued")
+    await scene.reaches(receipt["call_id"], "queued")
     await scene.listen(instance=instance)
     await scene.take(receipt["call_id"])
     check(await _attempts(scene, receipt["call_id"]) == 1, "one attempt", "another count")
@@ -167,7 +158,7 @@ async def one_suspect_at_a_time(stage: RelayStage) -> None:
         await scene.take()
     await scene.listener.break_off()
     for call_id in suspects:
-        await _until(scene, call_id, "queued")
+        await scene.reaches(call_id, "queued")
     healthy = (await scene.submit())["call_id"]
     await scene.listen(capacity=10)
     held = [await scene.take() for _ in range(2)]
@@ -183,15 +174,11 @@ async def one_suspect_at_a_time(stage: RelayStage) -> None:
 # --- time
 
 
-def _soon(scene: Scene) -> Frame:
-    return {"exp": scene.alice.now() + _SHORT_MS}
-
-
 @case(requirements=("RL-DURABLE-056", "RL-DURABLE-004"), needs=_PLAIN)
 async def queued_call_expires(stage: RelayStage) -> None:
     """A call that has not started by `execute_by` ends as `expired`, with `timeout` for its caller."""
     scene = await Scene.set(stage, offline=True, listening=False)
-    receipt = await scene.submit(envelope=_soon(scene))
+    receipt = await scene.submit(envelope=scene.soon())
     frame = await scene.caller.expect("call_error", code="timeout", call_id=receipt["call_id"])
     check(scene.alice.now() >= receipt["expires_at"] - 50, "an end after execute_by", repr(frame))
     await scene.has_ended(receipt["call_id"], "expired")
@@ -201,7 +188,7 @@ async def queued_call_expires(stage: RelayStage) -> None:
 async def accepted_call_expires(stage: RelayStage) -> None:
     """A call that a listener has accepted and not started by `execute_by` is taken from it, and ends."""
     scene = await Scene.set(stage, offline=True)
-    receipt = await scene.submit(envelope=_soon(scene))
+    receipt = await scene.submit(envelope=scene.soon())
     ids = await scene.take(receipt["call_id"])
     await scene.listener.send({"type": "call_accepted"} | ids)
     await scene.caller.expect("call_status", state="answered")
@@ -220,7 +207,7 @@ async def parked_call_fails_in_the_end(stage: RelayStage) -> None:
     call_id = receipt["call_id"]
     for _ in range(stage.bound("attempts")):
         await _lose(scene, call_id)
-    await _until(scene, call_id, "delivery_failed")
+    await scene.reaches(call_id, "delivery_failed")
     shown = await stage.record(scene.alice, call_id)
     check(shown["finished_at"] is None, "a parked call", repr(shown))
     within = 4 + stage.patience.answer
@@ -233,7 +220,7 @@ async def parked_call_fails_in_the_end(stage: RelayStage) -> None:
 async def _begun_over_time(stage: RelayStage) -> tuple[Scene, Frame]:
     """Return a scene with a begun call whose time has run out, its listener asked to stop."""
     scene = await Scene.set(stage, offline=True)
-    receipt = await scene.submit(envelope=_soon(scene))
+    receipt = await scene.submit(envelope=scene.soon())
     ids = await scene.take(receipt["call_id"])
     await scene.begin(ids)
     for _ in range(2):
@@ -273,7 +260,7 @@ async def call_that_is_not_stopped_is_in_doubt(stage: RelayStage) -> None:
 async def stopped_call_is_canceled_if_the_caller_had_asked(stage: RelayStage) -> None:
     """A begun call that its caller wanted cancelled ends as `canceled` also when its time has run out."""
     scene = await Scene.set(stage, offline=True)
-    receipt = await scene.submit(envelope=_soon(scene))
+    receipt = await scene.submit(envelope=scene.soon())
     ids = await scene.take(receipt["call_id"])
     await scene.begin(ids)
     for _ in range(2):
@@ -284,115 +271,6 @@ async def stopped_call_is_canceled_if_the_caller_had_asked(stage: RelayStage) ->
     await scene.listener.send({"type": "call_cancelled", "phase": "running"} | ids)
     await scene.caller.expect("call_error", code="canceled", call_id=ids["call_id"])
     await scene.has_ended(ids["call_id"], "canceled")
-
-
-# --- authority
-
-
-@case(requirements=("RL-DURABLE-060", "RL-DURABLE-062", "RL-DURABLE-008"), needs=_PLAIN)
-async def blocked_callers_calls_are_revoked_unseen(stage: RelayStage) -> None:
-    """A queued call of a caller who is blocked is revoked; he sees it queued, and `offline` at its time."""
-    for policy in ("block", "offline"):
-        scene = await Scene.set(stage, offline=True, listening=False)
-        receipt = await scene.submit(envelope=_soon(scene))
-        call_id = receipt["call_id"]
-        if policy == "block":
-            await stage.set_policy(scene.bob, offline=True, block=[scene.alice.handle])
-        else:
-            await stage.set_policy(scene.bob, offline=False)
-        await scene.has_ended(call_id, "revoked", of=scene.bob)
-        await scene.has_ended(call_id, "queued", of=scene.alice)
-        await scene.caller.quiet("he must not learn when he was blocked")
-        await scene.listen()
-        await scene.listener.quiet("the call is revoked")
-        await scene.caller.expect("call_error", code="offline", call_id=call_id)
-        await scene.has_ended(call_id, "delivery_failed", of=scene.alice)
-
-
-@case(requirements=("RL-DURABLE-062", "RL-IDEM-006", "RL-CANCEL-004"), needs=_PLAIN)
-async def revoked_call_is_like_a_queued_one_to_its_caller(stage: RelayStage) -> None:
-    """A caller who was blocked finds his call queued by every way that he may ask, and can cancel it."""
-    scene = await Scene.set(stage, offline=True, listening=False)
-    request = await scene.send_request(delivery_mode="durable")
-    receipt = await scene.caller.expect("call_queued")
-    call_id: str = receipt["call_id"]
-    await stage.set_policy(scene.bob, offline=True, block=[scene.alice.handle])
-    await scene.has_ended(call_id, "revoked", of=scene.bob)
-    again = await scene.another_caller()
-    await again.send(request)
-    check(await again.expect("call_queued") == receipt, "the same receipt", "another")
-    await again.quiet("to him the call is queued")
-    early = await stage.ask(scene.alice, "POST", f"/v1/calls/{call_id}/ack")
-    check(early.status == 409, "409 for an ack of a call that he must not know to have ended", str(early))
-    await again.send({"type": "cancel_call", "call_id": call_id})
-    for line in (again, scene.caller):
-        await line.expect("call_error", code="canceled", call_id=call_id)
-    await scene.has_ended(call_id, "canceled", of=scene.alice)
-
-
-@case(requirements=("RL-DURABLE-060",), needs=_PLAIN)
-async def accepted_call_is_revoked_from_its_listener(stage: RelayStage) -> None:
-    """A call that a listener has in hand and not begun is taken from it when its caller is blocked."""
-    scene = await Scene.set(stage, offline=True)
-    receipt = await scene.submit()
-    ids = await scene.take(receipt["call_id"])
-    await scene.listener.send({"type": "call_accepted"} | ids)
-    await scene.caller.expect("call_status", state="answered")
-    await stage.set_policy(scene.bob, offline=True, block=[scene.alice.handle])
-    await scene.listener.expect("cancel_call", **ids)
-    await scene.has_ended(ids["call_id"], "revoked", of=scene.bob)
-
-
-@case(requirements=("RL-DURABLE-061",), needs=_PLAIN)
-async def begun_call_is_stopped_and_revoked(stage: RelayStage) -> None:
-    """A begun call whose authority is lost is to be stopped, and ends as `revoked` when it was."""
-    scene = await Scene.set(stage, offline=True)
-    ids = await scene.started()
-    await stage.set_policy(scene.bob, offline=True, block=[scene.alice.handle])
-    await scene.listener.expect("cancel_call", **ids)
-    await scene.has_ended(ids["call_id"], "started", of=scene.bob)
-    await scene.listener.send({"type": "call_cancelled", "phase": "running"} | ids)
-    await _until(scene, ids["call_id"], "revoked")
-
-
-@case(requirements=("RL-DURABLE-064",), needs=_PLAIN)
-async def list_takes_nothing_back(stage: RelayStage) -> None:
-    """A stored call stays when its caller is taken off the list, or the policy accepts him no more."""
-    scene = await Scene.set(stage, offline=True, listening=False)
-    await stage.set_policy(scene.bob, offline=True, accept="listed", allow=[scene.alice.handle])
-    receipt = await scene.submit()
-    await stage.set_policy(scene.bob, offline=True, accept="listed")
-    await scene.has_ended(receipt["call_id"], "queued", of=scene.bob)
-    await scene.listen()
-    await scene.begin(await scene.take(receipt["call_id"]))
-
-
-@case(requirements=("RL-DURABLE-063", "RL-KEYS-038"), needs=_PLAIN)
-async def calls_under_a_revoked_card_end(stage: RelayStage) -> None:
-    """A revocation ends the queued calls sealed under the card, and tells who is still logged in."""
-    scene = await Scene.set(stage, offline=True, listening=False)
-    renewed = scene.alice.renewed()
-    check((await stage.publish(renewed)).status == 200, "200 for the next card", "another")
-    line = await stage.call_line(renewed, scene.bob.handle)
-    receipt = await scene.submit(line)
-    kept = await scene.submit(line, envelope={"sid": renewed.card_id})
-    await stage.ask(None, "POST", f"/v1/handles/{scene.alice.handle}/revocations", scene.alice.revocation())
-    await line.expect("call_error", code="unauthorized", call_id=receipt["call_id"])
-    await scene.has_ended(receipt["call_id"], "revoked", of=renewed)
-    await scene.has_ended(kept["call_id"], "queued", of=renewed)
-
-
-@case(requirements=("RL-KEYS-038",), needs=_PLAIN)
-async def calls_to_a_handle_outlive_its_card(stage: RelayStage) -> None:
-    """Queued calls to a handle stay when a card of that handle is revoked."""
-    scene = await Scene.set(stage, offline=True, listening=False)
-    receipt = await scene.submit()
-    renewed = scene.bob.renewed()
-    check((await stage.publish(renewed)).status == 200, "200 for the next card", "another")
-    await stage.ask(None, "POST", f"/v1/handles/{scene.bob.handle}/revocations", scene.bob.revocation())
-    scene.bob = renewed
-    await scene.listen()
-    await scene.begin(await scene.take(receipt["call_id"]))
 
 
 # --- what is kept
@@ -429,7 +307,7 @@ async def outcome_is_kept_until_it_is_acknowledged(stage: RelayStage) -> None:
 async def record_of_a_durable_call_goes_in_its_time(stage: RelayStage) -> None:
     """The record of a durable call is there for its time behind `execute_by`, and then gone."""
     scene = await Scene.set(stage, offline=True)
-    receipt = await scene.submit(envelope=_soon(scene))
+    receipt = await scene.submit(envelope=scene.soon())
     ids = await scene.take(receipt["call_id"])
     await scene.begin(ids)
     await scene.send_outcome(**ids)
