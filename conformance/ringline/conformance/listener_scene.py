@@ -1,4 +1,4 @@
-"""A listener and the callers that the suite plays to it, and the steps of a call that are no case's subject."""
+"""A listener, the callers that the suite plays to it, and the steps of a call that are no case's subject."""
 
 import secrets
 from typing import Any, Final, Self, final

@@ -111,6 +111,12 @@ class StandIn:
         """What a case puts before the stand-in's own answers."""
         self.refuses_upgrades: int = 0
         """A status with which every WebSocket is refused, 0 for none."""
+        self.subprotocol: str | None = SUBPROTOCOL
+        """What the answer to a WebSocket names as its subprotocol."""
+        self.redirects: dict[str, str] = {}
+        """Where requests for a path are sent on to, by path."""
+        self.holds: set[str] = set()
+        """Paths whose requests are not answered any more."""
         self.upgrading: Answering = lambda asked: None
         """Refuses a WebSocket, as ``answering`` does a request; None lets it be opened."""
         self.upgrades: list[Asked] = []
@@ -158,6 +164,22 @@ class StandIn:
                 return await self.dialled.get()
         except TimeoutError:
             raise Failed("a connection of the subject", f"it dials nothing within {within:g} s") from None
+
+    async def until_asked(self, path: str, times: int, within: float) -> None:
+        """Wait until a path was asked for so often. Raises `Failed` when it is not."""
+
+        def often() -> bool:
+            return sum(asked.path == path for asked in self.asked) >= times
+
+        try:
+            async with asyncio.timeout(within), self._news:
+                await self._news.wait_for(often)
+        except TimeoutError:
+            raise Failed(f"a request for {path}", "nothing in time") from None
+
+    async def _tell_news(self) -> None:
+        async with self._news:
+            self._news.notify_all()
 
     # --- HTTP
 
@@ -249,6 +271,7 @@ class StandIn:
         self.timeline.received(
             "http", f"{asked.method} {asked.target}" + (f" {shorten(asked.body)}" if asked.body else "")
         )
+        await self._tell_news()
         told = self.answering(asked)
         if told is not None:
             return told

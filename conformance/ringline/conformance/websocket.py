@@ -121,6 +121,8 @@ class WebSocket:
         """False for a peer that lives and says nothing."""
         self.pinged = asyncio.Event()
         """Set once a ping was received."""
+        self.pongs: asyncio.Queue[bytes] = asyncio.Queue()
+        """What was in the pongs that were received."""
 
     @classmethod
     async def connect(cls, address: Address, *, lazy: bool = False) -> "WebSocket":
@@ -229,7 +231,9 @@ class WebSocket:
                         self.send(payload, opcode=PONG)
                 elif opcode == CLOSE:
                     return self._closing(payload)
-                elif opcode != PONG:
+                elif opcode == PONG:
+                    self.pongs.put_nowait(payload)
+                else:
                     if (opcode == 0) != bool(opening):
                         raise ValueError("fragments of messages in disorder")
                     opening = opening or opcode
