@@ -111,10 +111,6 @@ class StandIn:
         """What a case puts before the stand-in's own answers."""
         self.refuses_upgrades: int = 0
         """A status with which every WebSocket is refused, 0 for none."""
-        self.subprotocol: str | None = SUBPROTOCOL
-        """What the answer to a WebSocket names as its subprotocol."""
-        self.redirects: dict[str, str] = {}
-        """Where requests for a path are sent on to, by path."""
         self.holds: set[str] = set()
         """Paths whose requests are not answered any more."""
         self.upgrading: Answering = lambda asked: None
@@ -190,7 +186,11 @@ class StandIn:
                 if "websocket" in asked.headers.get("upgrade", "").lower():
                     await self._upgrade(asked, reader, writer)
                     return
-                writer.write(self._written(await self._answer(asked)))
+                answer = await self._answer(asked)
+                if asked.path in self.holds:
+                    await reader.read()
+                    break
+                writer.write(self._written(answer))
                 await writer.drain()
             writer.close()
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):

@@ -109,7 +109,7 @@ def upgrade_headers(key: str, subprotocols: str | None) -> Headers:
 
 @final
 class WebSocket:
-    """One socket on which a WebSocket may be opened; where the suite ``serves``, the subject has opened it."""
+    """One socket on which a WebSocket may be opened; the suite ``serves`` where the subject has opened it."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, serves: bool = False
