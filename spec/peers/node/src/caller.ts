@@ -13,6 +13,8 @@ export interface CallOptions extends Partial<Request> {
   /** How long to wait, ms; for a durable call how long it may wait to be begun, at most 72 h. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+  /** Told why a cancellation that `signal` asked for did not happen; the call goes on. */
+  readonly onNotCancelled?: (reason: string) => void;
   readonly suites?: readonly number[];
 }
 export interface Answer extends Reply {
@@ -49,8 +51,8 @@ export class Caller {
   }
 
   async #seal(handle: string, mode: Mode, options: CallOptions, life: number): Promise<Pending> {
-    const { messageId = hex(random(16)), correlationId = hex(random(16)), timeoutMs, signal, suites, ...rest } = options;
-    void [timeoutMs, signal];
+    const { messageId = hex(random(16)), correlationId = hex(random(16)), timeoutMs, signal, onNotCancelled, suites, ...rest } = options;
+    void [timeoutMs, signal, onNotCancelled];
     const json = JSON.stringify({ message: "", ...rest });
     if (utf8(rest.message ?? "").length > MESSAGE_BYTES || !fits(utf8(json).length + 1218, REQUEST_CAP)) {
       throw new LocalError("message_too_large", "the message is over 64,000 bytes; nothing was sealed or sent");
@@ -98,7 +100,7 @@ export class Caller {
     const deadline = Date.now() + (options.timeoutMs ?? 390_000);
     const pending = await this.#seal(handle, "sync", options, 600_000);
     for (let wait = 500; ; wait = Math.min(wait * 2, 8_000)) {
-      const end = await this.#send(pending, deadline, options.signal);
+      const end = await this.#send(pending, deadline, options);
       if (end !== undefined) return this.#told(end, pending.callId ?? "");
       await pause(wait * (0.5 + Math.random() / 2));
       if (pending.callId === undefined) continue;
@@ -112,7 +114,7 @@ export class Caller {
    * Sends the request on a connection of its own, until a sync call has its outcome or a durable one its `callId`.
    * Undefined when the connection was lost before; throws what ends the call.
    */
-  async #send(pending: Pending, deadline: number, signal?: AbortSignal): Promise<Sealed | undefined> {
+  async #send(pending: Pending, deadline: number, { signal, onNotCancelled }: CallOptions = {}): Promise<Sealed | undefined> {
     const socket = await this.relay.dial(`/v1/call/${pending.handle}`).catch((error: unknown) => {
       if (error instanceof LocalError && error.code === "relay_unreachable" && Date.now() < deadline && signal?.aborted !== true) return undefined;
       throw error;
@@ -136,7 +138,7 @@ export class Caller {
         throw new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms);
       } else if (frame.type === "call_not_cancelled" && frame.call_id === pending.callId) {
         asked = false;
-        this.note(`not cancelled: ${frame.reason ?? ""}`);
+        onNotCancelled?.(frame.reason ?? "");
       } else if (frame.type === "call_outcome" && frame.envelope !== undefined && pending.mode === "sync") {
         // RL-ENVELOPE-039, RL-ENVELOPE-040: what does not open is nobody's answer.
         const end = await this.#open(pending, frame.call_id ?? "", frame.terminal ?? "failed", frame.envelope).catch((error: unknown) => {
