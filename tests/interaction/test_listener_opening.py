@@ -11,10 +11,13 @@ import pytest
 from msgspec import UNSET, structs
 
 from ringline.client import Account, Contacts, Home, Peers, RelayAddress, RelayClock, RelayHttp
+from ringline.client.contacts import Pin
+from ringline.client.inbox import Inbox
 from ringline.listener import opening
 from ringline.listener.access import Access
-from ringline.listener.effects import Opened, Unchecked
+from ringline.listener.effects import Held, Opened, Unchecked
 from ringline.listener.opening import Opener
+from ringline.listener.waiting import WaitingRoom
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.envelope import RequestContext, seal_request
 from ringline.protocol.frames import IncomingCall
@@ -94,7 +97,7 @@ class Stage:
         """Have it opened."""
         self.notes.clear()
         opened = await self.opener.open(frame)
-        assert not isinstance(opened, Unchecked)
+        assert not isinstance(opened, Unchecked | Held)
         return opened
 
     async def refusal(self, frame: IncomingCall) -> str:
@@ -303,3 +306,81 @@ class TestSteps5To9:
         await stage.open(await stage.frame())
         stage.alice.account._generations[0].operational = stage.bob.account.operational
         assert "does not open" in await stage.refusal(await stage.frame())
+
+
+class TestHolding:
+    """Durable calls that nobody allowed wait for their owner's word (protocol §6)."""
+
+    @pytest.fixture
+    def access(self, stage: Stage) -> Access:
+        contacts = stage.bob.peers._contacts
+        return Access(frozenset(), contacts=lambda handle: contacts.pin("localhost", handle))
+
+    @pytest.fixture
+    def inbox(self, stage: Stage) -> Inbox:
+        return Inbox(stage.bob.account.home, stage.bob.account)
+
+    @pytest.fixture
+    def holding(self, stage: Stage, access: Access, inbox: Inbox) -> Opener:
+        bob = stage.bob
+        room = WaitingRoom(inbox, most=4, now=bob.clock.own_ms, note=stage.notes.append)
+        return Opener(bob.account, bob.peers, bob.clock, access, stage.notes.append, None, room)
+
+    def pin(self, stage: Stage, **members: Any) -> None:
+        pin = Pin(
+            realm="localhost", handle="alice", ipk=stage.alice.account.ipk, source="invite", first_seen=1
+        )
+        stage.bob.peers._contacts.update("localhost", "alice", lambda _: replace(pin, **members))
+
+    async def test_a_strangers_call_waits_without_being_opened(
+        self, stage: Stage, holding: Opener, inbox: Inbox
+    ) -> None:
+        # It would not open: nobody has tried.
+        frame = changed(await stage.frame(mode="durable", life=DURABLE_LIFE_MS), ct="AA")
+        assert await holding.open(frame) == Held()
+        (waiting,) = inbox.calls()
+        assert (waiting.handle, waiting.known, waiting.task) == ("alice", False, None)
+        assert waiting.ipk == b64encode(stage.alice.account.ipk)
+        # Looking at his key has pinned nothing.
+        assert stage.bob.peers.pinned("alice") is None
+        inbox.decide("call-1", "denied")
+        assert await holding.open(frame) is None
+
+    async def test_once_it_was_let_through_it_opens_under_the_key_that_was_shown(
+        self, stage: Stage, holding: Opener, inbox: Inbox
+    ) -> None:
+        frame = await stage.frame(mode="durable", life=DURABLE_LIFE_MS)
+        assert await holding.open(frame) == Held()
+        self.pin(stage)
+        inbox.decide("call-1", "once")
+        assert isinstance(await holding.open(frame), Opened)
+
+    async def test_a_sync_call_of_a_stranger_is_refused(
+        self, stage: Stage, holding: Opener, inbox: Inbox
+    ) -> None:
+        assert await holding.open(await stage.frame()) is None
+        assert inbox.calls() == ()
+
+    @pytest.mark.parametrize(
+        ("members", "held"),
+        [
+            ({"state": "pending"}, True),
+            ({"state": "allowed", "tasks": ("other",)}, True),
+            ({"state": "allowed", "tasks": ("default",)}, False),
+            ({"state": "allowed"}, False),
+            ({"state": "blocked"}, False),
+        ],
+    )
+    async def test_a_known_callers_call_waits_if_it_was_not_granted(
+        self, stage: Stage, holding: Opener, inbox: Inbox, members: dict[str, Any], held: bool
+    ) -> None:
+        self.pin(stage, **members)
+        opened = await holding.open(await stage.frame(mode="durable", life=DURABLE_LIFE_MS))
+        if held:
+            assert opened == Held()
+            (waiting,) = inbox.calls()
+            assert (waiting.known, waiting.task) == (True, "default")
+        else:
+            # What becomes of it is said under a seal.
+            assert isinstance(opened, Opened)
+            assert inbox.calls() == ()
