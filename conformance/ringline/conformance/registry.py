@@ -126,8 +126,8 @@ def select(
 ) -> list[Case]:
     """Return the cases that any of ``selectors`` names; all when there is none.
 
-    A selector is a case's id or the beginning of it up to a dot (``relay.sync``), a chapter (``sync``), the
-    id of a requirement (``RL-SYNC-003``) or the beginning of it up to a hyphen, or a pattern with ``*``.
+    A selector is a case's id, with or without its role, or the beginning of it up to a dot (``relay.sync``,
+    ``sync``), the id of a requirement (``RL-SYNC-003``) or the beginning of it up to a hyphen, or a pattern with ``*``.
     ``without`` leaves out the cases that need one of these features, ``timed`` those that need shorter bounds
     (False) or all others (True).
     """
@@ -142,7 +142,7 @@ def select(
 
 
 def _matches(each: Case, selector: str) -> bool:
-    names = (each.id, each.chapter, each.name, *each.requirements)
+    names = (each.id, f"{each.chapter}.{each.name}", each.name, *each.requirements)
     return any(
         name == selector or name.startswith((f"{selector}.", f"{selector}-")) or fnmatchcase(name, selector)
         for name in names

@@ -1,10 +1,13 @@
 """Frames that are sent and taken: the rules of each kind beyond its shape."""
 
+import msgspec
+
 from ringline.conformance.identity import LEFT_OUT, fresh_id
 from ringline.conformance.registry import Needs, case
 from ringline.conformance.relay_scene import Scene
 from ringline.conformance.relay_stage import RelayStage
 from ringline.conformance.verdict import check
+from ringline.conformance.websocket import TEXT, masked
 
 __all__: list[str] = []
 
@@ -74,9 +77,10 @@ async def one_request_of_a_correlation_id_waits_at_a_time(stage: RelayStage) -> 
     line = await stage.call_line(alice, stage.handle("nobody"))
     for message_ids in ((fresh_id(), fresh_id()), (fresh_id(), LEFT_OUT), (LEFT_OUT, LEFT_OUT)):
         correlation_id = fresh_id()
-        for message_id in message_ids:
-            # The answer to the first comes no sooner than a fixed time from its receipt.
-            await line.send(alice.request(correlation_id=correlation_id, message_id=message_id))
+        pair = [alice.request(correlation_id=correlation_id, message_id=each) for each in message_ids]
+        # In one piece, since the answer to the first comes a fixed time after it was read, and no sooner.
+        pieces = b"".join(masked(TEXT, msgspec.json.encode(request)) for request in pair)
+        await line.send_raw(pieces, f"two requests of {correlation_id} in one piece")
         codes = [(await line.expect("call_error", correlation_id=correlation_id))["code"] for _ in range(2)]
         check(sorted(codes) == ["protocol_error", "unknown_handle"], "one of each answer", repr(codes))
 
