@@ -127,7 +127,8 @@ def select(
     """Return the cases that any of ``selectors`` names; all when there is none.
 
     A selector is a case's id, with or without its role, or the beginning of it up to a dot (``relay.sync``,
-    ``sync``), the id of a requirement (``RL-SYNC-003``) or the beginning of it up to a hyphen, or a pattern with ``*``.
+    ``sync``), the id of a requirement (``RL-SYNC-003``) or the beginning of it up to a hyphen, or a pattern
+    with ``*``.
     ``without`` leaves out the cases that need one of these features, ``timed`` those that need shorter bounds
     (False) or all others (True).
     """
