@@ -6,6 +6,7 @@ the wall clock, which a step sets free, keeps its own timer threads, and costs m
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, final
 
@@ -16,6 +17,7 @@ from ringline.relay.budget import Window
 __all__ = ["Strangers", "network_of", "networks"]
 
 _MINUTE_MS: Final = 60_000
+_WITH_PORT: Final = re.compile(r"([0-9.]+):[0-9]+|\[([^\]]*)\](?::[0-9]+)?")
 _SUBNET: Final = 64  # what one customer of a provider has at least, of IPv6
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -36,9 +38,13 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def network_of(address: str) -> str:
-    """Return the subject of an address's budgets: an IPv4 address, an IPv6 /64, or the text itself."""
+    """Return the subject of an address's budgets: an IPv4 address, an IPv6 /64, or the text itself.
+
+    Some proxies write the port behind it, which would make a subject of each connection.
+    """
+    match = _WITH_PORT.fullmatch(address)
     try:
-        read = ipaddress.ip_address(address)
+        read = ipaddress.ip_address((match[1] or match[2]) if match else address)
     except ValueError:
         return address
     if isinstance(read, ipaddress.IPv6Address):
