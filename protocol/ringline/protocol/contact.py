@@ -21,7 +21,9 @@ from ringline.protocol.signing import PUBLIC_BYTES, check_public
 __all__ = ["Contact"]
 
 _CHARS: Final = 2_048
-_STRING: Final = re.compile(r"ringline://([^@/?#]*)@([^@/?#]*)/(?:\?at=([^?#&]*))?#k=([^?#&]*)(?:&log=([^?#&]*))?")
+_STRING: Final = re.compile(
+    r"ringline://([^@/?#]*)@([^@/?#]*)/(?:\?at=([^?#&]*))?#k=([^?#&]*)(?:&log=([^?#&]*))?"
+)
 # Only the shape: which places may be reached without TLS is for the client's address to judge.
 _BASE_URL: Final = re.compile(r"https?://[a-z0-9.\[\]:-]+(?:/[A-Za-z0-9._~-]+)*", re.ASCII)
 _STEP: Final = "ask for the whole string again: it begins with ringline:// and ends with the key"
