@@ -33,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import msgspec
 
 from ringline.protocol.signing import SigningKey
-from ringline.relay.server import RelayOptions, RelayServer
+from ringline.relay.options import RelayOptions
+from ringline.relay.server import RelayServer
 from ringline.relay.settings import Settings
 from ringline_testing.signed import Line, Owner
 

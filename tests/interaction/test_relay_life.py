@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ringline.protocol.errors import ConfigError
-from ringline.relay.server import RelayOptions, RelayServer
+from ringline.relay.options import RelayOptions
+from ringline.relay.server import RelayServer
 from ringline_testing import raw_peer
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Owner, exchange, now_ms

@@ -7,14 +7,15 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from ringline.relay.server import DEFAULT_PORT, RelayOptions, RelayServer, run_dev
+    from ringline.relay.options import DEFAULT_PORT, RelayOptions
+    from ringline.relay.server import RelayServer, run_dev
     from ringline.relay.settings import Settings
 
 __all__ = ["DEFAULT_PORT", "RelayOptions", "RelayServer", "Settings", "run_dev"]
 
 _HOMES: typing.Final = {
-    "DEFAULT_PORT": "server",
-    "RelayOptions": "server",
+    "DEFAULT_PORT": "options",
+    "RelayOptions": "options",
     "RelayServer": "server",
     "Settings": "settings",
     "run_dev": "server",

@@ -10,10 +10,8 @@ import os
 import secrets
 import signal
 import socket
-import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from importlib.metadata import version
 from types import TracebackType
@@ -31,11 +29,10 @@ from ringline.protocol.errors import ConfigError
 from ringline.protocol.faults import fault_points
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import SUBPROTOCOL
-from ringline.protocol.names import is_handle, is_loopback, is_realm
+from ringline.protocol.names import is_loopback
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES
 from ringline.relay.auth import Authenticator
-from ringline.relay.clock import Clock, system_clock
 from ringline.relay.directory import Decision, Directory
 from ringline.relay.doorkeeper import Doorkeeper
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
@@ -46,6 +43,7 @@ from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
 from ringline.relay.invites import Minted
 from ringline.relay.keylog import KeyLog
+from ringline.relay.options import DEFAULT_PORT, DEVELOPMENT, LOCAL_REALM, RelayOptions
 from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
@@ -56,81 +54,15 @@ from ringline.relay.switchboard import Switchboard
 from ringline.relay.telemetry import Telemetry, log_fault
 from ringline.relay.tickets import Tickets
 
-__all__ = ["DEFAULT_PORT", "DEVELOPMENT", "RelayOptions", "RelayServer", "run", "run_dev"]
+__all__ = ["RelayServer", "run", "run_dev"]
 
 logger: Final = logging.getLogger("ringline.relay")
 
-DEFAULT_PORT: Final = 7575
-DEVELOPMENT: Final = Settings(claims_per_minute=0, failed_logins_per_minute=0)
-"""Settings of a relay that only its own computer reaches: no budgets for addresses, there is one."""
-
-_LOCAL_REALM: Final = "localhost"
 _PORT_MAX: Final = 65_535
 _BACKLOG: Final = 1024
 _DATE_EVERY_S: Final = 1.0
 _CUT_OFF_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.005
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayOptions:
-    """How a relay is run. ``port`` 0 takes a free one; ``db`` None keeps everything in memory."""
-
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    db: str | None = None
-    edge: str = EDGES[0]
-    realm: str = "localhost"
-    origins: tuple[str, ...] = ()
-    """Pages that may use this relay besides its own, e.g. ``https://console.example``."""
-    settings: Settings = field(default_factory=Settings)
-    edge_limits: EdgeLimits | None = None
-    """Of WebSockets; None takes them from ``settings``."""
-    closing_s: float = 5.0
-    """What clients get, in seconds, to answer the close frames of a relay that stops."""
-    clock: Clock = system_clock
-    open_registration: bool | None = None
-    """Whether anybody may take a free handle; None: on a development relay alone."""
-    admin: str | None = None
-    """The handle that may remove identities and void invites."""
-    behind_proxy: bool = False
-    """TLS ends before this relay: it may listen where others reach it, and under any name."""
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks whose ``X-Forwarded-For`` is believed."""
-    tls: ssl.SSLContext | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether anybody may take a free handle."""
-        return self.realm == _LOCAL_REALM if self.open_registration is None else self.open_registration
-
-    def check(self) -> None:
-        """Pass options that a relay may be run with. Raises `ConfigError` for others, with what to do.
-
-        Off loopback a relay has TLS, its own or a proxy's, and is no development relay: clients believe
-        the first keys they see in realm ``localhost``.
-        """
-        if not is_realm(self.realm):
-            raise ConfigError(f"{self.realm!r} is no realm", next_step="a realm is a host name")
-        if self.admin is not None and not is_handle(self.admin):
-            raise ConfigError(
-                f"{self.admin!r} is no handle",
-                next_step="the administrator's handle is 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
-            )
-        networks(self.trusted_proxies)
-        if is_loopback(self.host):
-            return
-        if self.realm == _LOCAL_REALM:
-            raise ConfigError(
-                f"a development relay listens on loopback only, not on {self.host}",
-                next_step="leave --host away, or name 127.0.0.1, ::1 or localhost; "
-                "for others to reach it, run: ringline relay serve --realm NAME",
-            )
-        if self.tls is None and not self.behind_proxy:
-            raise ConfigError(
-                f"a relay that listens on {self.host} needs TLS: log-ins would be sent in the clear",
-                next_step="give --cert and --key, or say --behind-proxy if a proxy in front of it ends TLS",
-            )
 
 
 @final
@@ -195,7 +127,7 @@ class RelayServer:
 
     def _compose(self, options: RelayOptions) -> None:
         settings, started = options.settings, options.clock()
-        local = options.realm == _LOCAL_REALM
+        local = options.realm == LOCAL_REALM
         strangers = Strangers(
             failures=settings.failed_logins_per_minute,
             claims=settings.claims_per_minute,
@@ -407,7 +339,7 @@ def _mint_invite() -> Minted:
 def _listen(options: RelayOptions) -> socket.socket:
     """Return a listening socket. Raises `ConfigError` with what to do about a port that is taken."""
     host, port = options.host, options.port
-    kind = "dev" if options.realm == _LOCAL_REALM else "serve"
+    kind = "dev" if options.realm == LOCAL_REALM else "serve"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol named, asyncio switches Nagle's algorithm off for what it accepts; else the second
     # part of an answer waits 40 ms for the acknowledgement of the first.

@@ -10,19 +10,18 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Final, final
+from typing import final
 
 from ringline.protocol.errors import ConfigError, InviteError
 from ringline.protocol.invite import Invite
 from ringline.protocol.limits import INVITE_LIFE_S
 from ringline.protocol.names import is_loopback
 from ringline.relay.edge import EDGES
-from ringline.relay.server import DEFAULT_PORT, RelayOptions, RelayServer, run
+from ringline.relay.options import DEFAULT_PORT, LOCAL_REALM, RelayOptions
+from ringline.relay.server import RelayServer, run
 from ringline.relay.settings import Settings
 
 __all__ = ["ServeOptions", "run_serve"]
-
-_LOCAL_REALM: Final = "localhost"
 
 
 @final
@@ -50,7 +49,7 @@ class ServeOptions:
 
     def relay(self) -> RelayOptions:
         """Return how the relay is run. Raises `ConfigError` for what does not go together."""
-        if self.realm == _LOCAL_REALM:
+        if self.realm == LOCAL_REALM:
             raise ConfigError(
                 "realm localhost is for development relays",
                 next_step="name the realm that your users will know, e.g. --realm relay.example, "

@@ -8,7 +8,8 @@ from typing import Any
 
 from ringline.relay.clock import Clock, system_clock
 from ringline.relay.edge import EdgeLimits
-from ringline.relay.server import RelayOptions, RelayServer
+from ringline.relay.options import RelayOptions
+from ringline.relay.server import RelayServer
 from ringline.relay.settings import Settings
 
 __all__ = ["running_relay"]

@@ -172,7 +172,7 @@ def test_the_numbers_of_the_pages_are_those_of_the_libraries() -> None:
     from ringline.caller import DEFAULT_TIMEOUT_S
     from ringline.cli.options import DEFAULT_RELAY as page
     from ringline.client import DEFAULT_RELAY
-    from ringline.relay.server import DEFAULT_PORT
+    from ringline.relay.options import DEFAULT_PORT
 
     assert page == DEFAULT_RELAY == f"http://127.0.0.1:{DEFAULT_PORT}"
     for words, number in (

@@ -9,7 +9,8 @@ import pytest
 
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.names import is_loopback
-from ringline.relay.server import RelayOptions, RelayServer, _run, run_dev
+from ringline.relay.options import RelayOptions
+from ringline.relay.server import RelayServer, _run, run_dev
 from ringline.relay.telemetry import log_fault
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ringline.protocol.errors import ConfigError
-from ringline.relay.server import RelayOptions, RelayServer
+from ringline.relay.options import RelayOptions
+from ringline.relay.server import RelayServer
 from ringline.relay.serving import ServeOptions
 from ringline_testing.certificate import contexts
 
