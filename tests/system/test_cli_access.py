@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -111,7 +112,9 @@ def test_on_a_closed_relay_the_invited_get_in_and_nobody_else(ada: Scene, bob: S
 def test_an_invite_is_read_from_a_terminal_and_never_shown(ada: Scene, bob: Scene) -> None:
     ada.start_relay()
     ada.start_listener("ada", "cat")
-    line = ada.document("invite")["invite"]
+    waiting = ada.start("invite", "bob", "--wait", str(BOUND_S))
+    waiting.prints(b"\n")
+    line = waiting.out.decode().strip()
     leader, follower = os.openpty()
     try:
         process = subprocess.Popen(
@@ -134,8 +137,22 @@ def test_an_invite_is_read_from_a_terminal_and_never_shown(ada: Scene, bob: Scen
         assert process.returncode == 0
         assert b"ada has invited you" in out
         assert line.encode() not in screen + out
+        # Both sides see the same number.
+        assert waiting.end() == 0
+        told = "\n".join(waiting.told)
+        assert _number(told) == _number(out.decode())
+        early = ada.run("invite", "carol", "--wait", "0.1")
+        assert early.returncode == 19
+        assert b"Nobody has taken it up" in early.stderr
     finally:
         os.close(leader)
+
+
+def _number(screen: str) -> str:
+    """Return the safety number on a screen."""
+    match = re.search(r"safety number((?:\s+\d{5}){12})", screen)
+    assert match is not None, screen
+    return " ".join(match[1].split())
 
 
 def _drain(leader: int) -> None:

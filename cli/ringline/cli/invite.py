@@ -10,7 +10,7 @@ from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import Family
+from ringline.protocol.errors import Family, lookup
 
 if TYPE_CHECKING:
     from ringline.client.invitations import Given, Guest
@@ -106,7 +106,7 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
         (_H, "unauthorized"),
         (_H, "rate_limited"),
         (_L, "relay_unreachable"),
-        (19, "with --wait: nobody has taken it up yet"),
+        (Family.END, "still_running"),
     ],
     then="ringline accept, on the other computer",
 )
@@ -145,6 +145,9 @@ def new(
     """
     import asyncio
 
+    if wait and where.machine:
+        # The one document comes at the end, and nobody could hand over what is in it.
+        raise click.UsageError("--wait and --json exclude each other: look with ringline invite ls --json")
     given = read_given(tasks, calls_per_hour, name)
     desk = where.open()
     return asyncio.run(_new(desk, given, uses, round(ttl * 3_600), wait, machine=where.machine))
@@ -165,20 +168,17 @@ async def _new(desk: Desk, given: "Given", uses: int, ttl_s: int, wait: float, *
         "tasks": None if given.tasks is None else list(given.tasks),
         "calls_per_hour": given.calls_per_hour,
     }
-    if not machine:
-        write_text(f"{invite.format()}\n")
-        _explain(desk, given, issued.id, issued.expires_at, uses, opened)
-    guests = await _wait(desk, issued.id, wait)
     if machine:
-        from ringline.cli.peer_sheet import describe_peer
-
-        document["accepted"] = [
-            describe_peer(desk.account, guest.pin) for guest in guests if guest.pin is not None
-        ]
         write_document(document)
-    else:
-        _tell_guests(desk, guests)
-    return 0 if guests or not wait else 19
+        return 0
+    write_text(f"{invite.format()}\n")
+    _explain(desk, given, issued.id, issued.expires_at, uses, opened)
+    guests = await _wait(desk, issued.id, wait)
+    _tell_guests(desk, guests)
+    if guests or not wait:
+        return 0
+    tell(f"  Nobody has taken it up within {wait:g} s; it holds on. Look again:  ringline invite ls")
+    return lookup(Family.END, "still_running").exit_code
 
 
 def _explain(

@@ -182,6 +182,13 @@ def test_a_mistake_is_told_with_what_to_type_next(
     assert "Next:" in text
 
 
+def test_a_document_is_not_kept_back_until_the_invite_in_it_was_taken_up(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = run(capsys, "invite", "bob", "--wait", "1", "--json", code=2)["error"]
+    assert "--wait and --json" in error["message"]
+
+
 def test_several_identities_must_be_told_apart(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     Account.create(desk.home, desk.address, "eve", NOW_MS, plain=True, suites=[1])
     assert "ada, eve" in run(capsys, "contacts", "ls", code=2)
