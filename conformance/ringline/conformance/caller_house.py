@@ -15,7 +15,7 @@ from ringline.conformance.command_process import CommandProcess
 from ringline.conformance.stand_in import REALM, Dialled, StandIn
 from ringline.conformance.subject import Patience, Unjudgeable
 from ringline.conformance.timeline import Timeline, shorten
-from ringline.conformance.verdict import Failed, check
+from ringline.conformance.verdict import Failed
 
 __all__ = ["CallerHouse", "Order"]
 
@@ -41,7 +41,8 @@ class Order:
         """Return what the subject says came of it. Raises `Failed` when it says nothing."""
         done, _ = await asyncio.wait({self.answer}, timeout=within)
         if not done:
-            raise Failed("an end of what the subject was told to do", f"nothing within {within:g} s")
+            said = f"; it said: {self._house.process.said}" if self._house.process.said else ""
+            raise Failed("an end of what the subject was told to do", f"nothing within {within:g} s{said}")
         return self.answer.result()
 
 
@@ -165,10 +166,6 @@ class CallerHouse:
     def alive(self) -> bool:
         """True while the process runs and nothing of what it was told is left to do."""
         return not self.process.ended and all(order.ended for order in self._orders.values())
-
-    def check_alive(self) -> None:
-        """Fail a case in which the process has ended."""
-        check(not self.process.ended, "a process that goes on", f"it has ended: {self.process.said}")
 
     async def close(self) -> None:
         """End whatever belongs to it."""

@@ -31,7 +31,7 @@ from ringline.protocol.frames import Envelope, Terminal
 __all__ = ["Peer", "Scene", "Taken", "failure", "reply"]
 
 _NO_DAMAGE: Final = Damage()
-_CALL_MS: Final = 25_000
+_CALL_MS: Final = 15_000
 
 
 def reply(text: str = "done", **members: Any) -> bytes:
@@ -66,7 +66,8 @@ class Peer:
     def contact(self) -> str:
         """Its contact string."""
         who = self.identity
-        return f"ringline://{who.handle}@{who.realm}/?at={self._scene.house.relay.url}#k={b64encode(who.identity.public)}"
+        key = b64encode(who.identity.public)
+        return f"ringline://{who.handle}@{who.realm}/?at={self._scene.house.relay.url}#k={key}"
 
     def take(self, dialled: Dialled) -> None:
         """For the scene: a connection to this peer was opened."""
@@ -92,11 +93,13 @@ class Peer:
 
     async def connection(self, within: float | None = None) -> Line:
         """Return the next connection of the subject to this peer. Raises `Failed` when none comes."""
-        return await self._next(self._opened, "a connection of the caller", within)
+        line: Line = await self._next(self._opened, "a connection of the caller", within)
+        return line
 
     async def frame(self, within: float | None = None) -> tuple[Line, Frame]:
         """Return the next frame, and the connection it came on. Raises `Failed` when none comes."""
-        return await self._next(self._frames, f"a frame to {self.handle}", within)
+        arrived: tuple[Line, Frame] = await self._next(self._frames, f"a frame to {self.handle}", within)
+        return arrived
 
     async def _next(self, queue: "asyncio.Queue[Any]", what: str, within: float | None) -> Any:
         seconds = self._scene.patient if within is None else within
@@ -296,7 +299,7 @@ class Scene:
             dialled = await self.house.relay.dialled.get()
             peer = self.peers.get(dialled.asked.path.removeprefix("/v1/call/"))
             if peer is None:
-                # Somebody of a case that is over.
+                self.stage.timeline.remark("handshake", "to nobody of this case")
                 dialled.socket.abort()
             else:
                 peer.take(dialled)
@@ -316,7 +319,8 @@ class Scene:
                 self.acknowledged.append(call_id)
                 return 204, None
             case "POST", ["v1", "calls", call_id, "cancel"]:
-                return self.cancels.get(call_id, (404, problem(404, "unknown")))
+                told: Told = self.cancels.get(call_id, (404, problem(404, "unknown")))
+                return told
             case _:
                 return None
 
@@ -328,7 +332,7 @@ class Scene:
         return peer
 
     def shows(self, peer: Peer, **changes: Any) -> None:
-        """Have the relay show other members of a peer's keys than the true ones; see `Identity.publication`."""
+        """Have the relay show other members of a peer's keys than the true ones."""
         before = self.house.relay.answering
         path = f"/v1/handles/{peer.handle}"
 
@@ -357,14 +361,17 @@ class Scene:
         return await self.house.order("submit", to=peer.handle, message=message, **members)
 
     async def ring(self, peer: Peer, message: str = "hello", **members: Any) -> tuple[Order, Taken]:
-        """Have the subject call a peer, and receive its request."""
+        """Have the subject call a peer, receive its request and say that it rings."""
         order = await self.call(peer, message, **members)
-        return order, await self.request(order, peer)
+        taken = await self.request(order, peer)
+        await taken.status()
+        return order, taken
 
     async def request(self, order: Order, peer: Peer) -> Taken:
         """Receive the request that an order leads to; an end of the order instead fails the case."""
-        arriving = asyncio.ensure_future(peer.request())
-        await asyncio.wait({arriving, order.answer}, return_when=asyncio.FIRST_COMPLETED)
+        arriving = asyncio.create_task(peer.request())
+        waited: set[asyncio.Future[Any]] = {arriving, order.answer}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not arriving.done():
             await asyncio.wait({arriving}, timeout=0.2)
         if not arriving.done() and order.ended:

@@ -13,7 +13,7 @@ import msgspec
 from ringline.protocol import token
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard
-from ringline.protocol.prekeys import Chain, SignedPrekey, epoch_at
+from ringline.protocol.prekeys import Chain, Prekey, SealingKey, SignedPrekey, epoch_at, window
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.statements import (
     Reason,
@@ -90,6 +90,10 @@ class Identity:
     succession: SignedSuccession | None = None
     suites: tuple[int, ...] = (1,)
     """For which its prekeys are; suite 1 is quick to make."""
+    foreign_suites: tuple[int, ...] = ()
+    """Suites that nobody knows, of which its prekeys name a key too."""
+    prekey_changes: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Members of the prekey statement that are not what the calendar says."""
 
     def now(self) -> int:
         """Return Unix ms by the subject's clock."""
@@ -120,7 +124,18 @@ class Identity:
     @property
     def prekey(self) -> SignedPrekey:
         """The statement of the chain's epoch."""
-        return SignedPrekey.sign(self.chain.statement(self.card.card.id, self.suites), self.operational)
+        epoch = self.chain.epoch
+        not_before, not_after = window(epoch)
+        known = [SealingKey(suite, self.chain.private(suite).public) for suite in self.suites]
+        foreign = [SealingKey(suite, bytes(32)) for suite in self.foreign_suites]
+        statement = Prekey(
+            card_id=self.card.card.id,
+            epoch=epoch,
+            not_before=not_before,
+            not_after=not_after,
+            keys=tuple(sorted(known + foreign, key=lambda key: key.suite)),
+        )
+        return SignedPrekey.sign(replace(statement, **self.prekey_changes), self.operational)
 
     def renewed(self, **changes: Any) -> "Identity":
         """Return this identity with its next card: another operational key, the serial one higher."""

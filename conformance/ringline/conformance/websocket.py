@@ -272,6 +272,9 @@ class WebSocket:
             raise ValueError("a close frame of one byte")
         with contextlib.suppress(OSError):
             self.send(payload[:2], opcode=CLOSE)
+            if self._serves:
+                # RFC 6455 §7.1.1: the server closes the TCP connection, and the client waits for that.
+                self._writer.close()
         if not payload:
             return Ended(1005)
         return Ended(int.from_bytes(payload[:2]), payload[2:].decode("utf-8", "replace"))

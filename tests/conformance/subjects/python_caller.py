@@ -42,7 +42,7 @@ async def obey(order: JsonObject) -> JsonObject:
     to = order.get("to", "")
     me = caller(to if "//" in to else "")
     handle = to.removeprefix("ringline://").partition("@")[0]
-    what = {name: order[name] for name in ("task", "args", "message_id") if name in order}
+    what: JsonObject = {name: order[name] for name in ("task", "args", "message_id") if name in order}
     seconds = order["timeout_ms"] / 1_000 if "timeout_ms" in order else None
     match order["do"]:
         case "call" if "conversation" in order:

@@ -57,6 +57,9 @@ export class Caller {
     if (utf8(rest.message ?? "").length > MESSAGE_BYTES || !fits(utf8(json).length + 1218, REQUEST_CAP)) {
       throw new LocalError("message_too_large", "the message is over 64,000 bytes; nothing was sealed or sent");
     }
+    if ((rest.message ?? "") === "" && rest.query === undefined && rest.task === undefined && rest.args === undefined) {
+      throw new LocalError("config", "the message is empty; nothing was sealed or sent"); // RL-ENVELOPE-050
+    }
     await this.relay.meet();
     const peer = await this.relay.peer(handle);
     const usable = [...peer.prekey.keys.keys()].filter((id) => (suites ?? this.home.suites).includes(id));
