@@ -1,6 +1,8 @@
 """A listener, the callers that the suite plays to it, and the steps of a call that are no case's subject."""
 
+import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Any, Final, Self, final
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ from ringline.protocol.suites import available_suites
 __all__ = ["MINUTE", "Scene", "message_of"]
 
 MINUTE: Final = 60_000
+_LOOK_AGAIN_S: Final = 0.02
 _NO_DAMAGE: Final = Damage()
 
 
@@ -165,6 +168,32 @@ class Scene:
         await self.accepted(sent)
         await self.tell("call_started", sent)
 
+    async def works(self, by: Identity | None = None) -> None:
+        """Pass when a call in good order is answered: what was refused before was refused for its damage."""
+        sent = await self.call(by=by)
+        await self.reply(sent)
+        self.has_run(sent, 1)
+
+    async def started_again(self, sent: Sent) -> None:
+        """Receive what is true of work that runs; that it was accepted may be said once more."""
+        frame = await self.line.next()
+        if frame.get("type") == "call_accepted":
+            frame = await self.line.next()
+        wanted = {"type": "call_started"} | sent.ids
+        check(frame == wanted, f"{wanted}", frame)
+
+    async def indeterminate(self, sent: Sent) -> None:
+        """Receive the outcome of work whose process is gone: so in the clear, and so under the seal."""
+        frame = await self.line.next()
+        while frame.get("type") in ("call_accepted", "call_started"):
+            frame = await self.line.next()
+        outcome = self.opened(sent, frame, "failed")
+        wanted = "indeterminate_execution"
+        check(frame.get("terminal_reason") == wanted, f"terminal_reason {wanted}", frame)
+        check(outcome.reason == wanted, f"reason {wanted} under the seal", outcome.reason)
+        code = getattr(outcome.failure, "code", None)
+        check(code in ("agent_error", "timeout"), "the code agent_error or timeout", code)
+
     async def refused(self, sent: Sent, why: str) -> None:
         """Pass when a call is answered `call_rejected`, and nothing else, and nothing is run."""
         await self.offer(sent)
@@ -174,6 +203,8 @@ class Scene:
             raise Failed(f"{error.expected}, because {why}", error.actual) from None
         allowed = {"type", "call_id", "lease_id", "code"}
         check(set(frame) <= allowed, f"a refusal without a word about its cause, {why}", frame)
+        check(frame.get("code") == "protocol_error", "the same code for every cause", frame)
+        self.has_run(sent, 0)
 
     async def outcome(self, sent: Sent, terminal: str) -> Outcome:
         """Receive the outcome of a call, whatever is said of it before, and open it."""
@@ -216,6 +247,26 @@ class Scene:
         """Return how often the work of a message has begun."""
         return self.house.runs(sent if isinstance(sent, str) else message_of(sent))
 
+    async def begun(self, sent: Sent | str, times: int = 1) -> None:
+        """Wait until the work of a message has begun so many times."""
+        await self._until(lambda: self.runs(sent) == times, "the work to begin")
+
+    async def stopped(self, sent: Sent) -> None:
+        """Wait until work on a `wait` was stopped."""
+        await self._until(lambda: self.has_stopped(sent), "the work to stop")
+
+    def has_stopped(self, sent: Sent) -> bool:
+        """Return whether work on a `wait` was stopped."""
+        return self.house.runs(f"stopped {message_of(sent)}") > 0
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(self.stage.patience.answer):
+                while not holds():  # noqa: ASYNC110 — a file cannot be waited for
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        except TimeoutError:
+            raise Failed(what, "nothing in time") from None
+
     def has_run(self, sent: Sent | str, times: int) -> None:
         """Pass when the work of a message has begun so many times."""
         runs = self.runs(sent)
@@ -231,7 +282,10 @@ class Scene:
 
 def message_of(sent: Sent) -> str:
     """Return the message of a request of the suite."""
-    return str(msgspec.json.decode(sent.json_bytes)["message"])
+    try:
+        return str(msgspec.json.decode(sent.json_bytes)["message"])
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return "(none that can be read)"
 
 
 def _changed(members: dict[str, Any], changes: dict[str, Any] | None) -> dict[str, Any]:

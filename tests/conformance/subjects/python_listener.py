@@ -27,7 +27,7 @@ listener = Listener(
 
 
 def note_run(message: str) -> None:
-    """Write down that work on a message has begun."""
+    """Write down that work on a message has begun, or was stopped."""
     with (HOME / "runs").open("a", encoding="utf-8") as runs:
         runs.write(f"{message[:1_000]}\n")
 
@@ -40,7 +40,10 @@ async def obey(call: Call) -> str:
         case ["echo", *words]:
             return " ".join(words)
         case ["wait", *_]:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                note_run(f"stopped {call.message}")
         case ["big", size, *_]:
             return "x" * int(size)
         case ["slow", pause_ms, *words]:

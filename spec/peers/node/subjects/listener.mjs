@@ -11,12 +11,14 @@ const pause = (ms, signal) =>
     signal.addEventListener("abort", () => (clearTimeout(timer), reject(new Error("told to stop"))));
   });
 
+const noteRun = (message) => appendFileSync(join(folder, "runs"), `${message.slice(0, 1000)}\n`);
+
 async function obey(work) {
-  appendFileSync(join(folder, "runs"), `${work.message.slice(0, 1000)}\n`);
+  noteRun(work.message);
   if (work.task === "upper") return work.args.text.toUpperCase();
   const [word, ...rest] = work.message.split(" ");
   if (word === "echo") return rest.join(" ");
-  if (word === "wait") await pause(2 ** 31 - 1, work.signal);
+  if (word === "wait") await pause(2 ** 31 - 1, work.signal).finally(() => noteRun(`stopped ${work.message}`));
   if (word === "big") return "x".repeat(Number(rest[0]));
   if (word === "slow") return await pause(Number(rest[0]), work.signal).then(() => rest.slice(1).join(" "));
   if (word === "fail") throw new Refusal("agent_error", "told to fail");
