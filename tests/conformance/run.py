@@ -1,27 +1,43 @@
-"""Judge the reference implementation by the conformance suite, as a stranger would: processes and a URL.
+"""Judge everything here that speaks the protocol, by the conformance suite, as a stranger would.
 
-    python tests/conformance/run.py [--edge picows|websockets] [-- SUITE-OPTION ...]
+    python tests/conformance/run.py [SUBJECT ...] [--page FILE] [-- SUITE-OPTION ...]
 
-Starts `ringline relay dev` on each edge as it is, for the cases that wait for no bound, and then with the
-bounds that the others need. Each is run with `--strict`, so that no case is left out. What stands behind `--`
-goes to the suite. Exits with the worst of the suite's exit codes.
+Subjects are the relay on each edge, and listener, caller and vectors of the reference implementation and of
+the second one in `spec/peers/node`, which is passed over when it is not built. Every run is `--strict`, so
+that no case is left out unseen. ``--page`` writes what came of all of it as a page in Markdown. What stands
+behind ``--`` goes to the suite. Exits with the worst of the suite's exit codes.
 """
 
 import argparse
 import contextlib
+import json
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+ROOT: Final = Path(__file__).parents[2]
 EDGES: Final = ("picows", "websockets")
+ROLES: Final = ("listener", "caller", "vectors")
 _BIN: Final = Path(sys.executable).parent
 _SUITE: Final = str(_BIN / "ringline-conformance")
 _START_S: Final = 60
 _RUN_S: Final = 900
+
+
+@dataclass(frozen=True)
+class Column:
+    """One subject: its name on the page, its role, and the reports of its runs."""
+
+    name: str
+    role: str
+    reports: tuple[Path, ...]
 
 
 def short_bounds() -> list[str]:
@@ -59,21 +75,113 @@ def relay(edge: str, options: Sequence[str]) -> Generator[str]:
                 process.kill()
 
 
+def commands() -> Iterator[tuple[str, str, str]]:
+    """Yield name, role and command line of every subject that is started by a command and is here."""
+    node = shutil.which("node")
+    built = (ROOT / "spec" / "peers" / "node" / "dist").is_dir()
+    for role in ROLES:
+        python = ROOT / "tests" / "conformance" / "subjects" / f"python_{role}.py"
+        if python.exists():
+            yield f"python-{role}", role, shlex.join([sys.executable, str(python)])
+        script = ROOT / "spec" / "peers" / "node" / "subjects" / f"{role}.mjs"
+        if node is not None and built and script.exists():
+            yield f"node-{role}", role, shlex.join([node, str(script)])
+
+
+def judge(command: Sequence[str], report: Path) -> int:
+    """Run the suite once; return its exit code."""
+    return subprocess.run(
+        [_SUITE, *command, "--strict", "--json", str(report)], check=False, timeout=_RUN_S
+    ).returncode
+
+
+def page(columns: Sequence[Column]) -> str:
+    """Return what came of the runs: passed of run by chapter and subject, and each case that did not pass."""
+    cells: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for column in columns:
+        for report in column.reports:
+            for case in json.loads(report.read_text())["cases"]:
+                cells.setdefault((column.role, case["chapter"], column.name), []).append(case)
+    lines = [
+        "# What the conformance suite says\n",
+        "Written by `make conformance CONFORMANCE='--page docs/conformance.md'`; do not edit. A cell has the"
+        " cases that passed, and of how many; every run is strict, so that what was not tested counts as not"
+        " passed. What each case requires: `ringline-conformance list`.\n",
+    ]
+    for role in ("relay", *ROLES):
+        names = [column.name for column in columns if column.role == role]
+        chapters = sorted({chapter for kind, chapter, _ in cells if kind == role})
+        if not names:
+            continue
+        lines += [f"## Role {role}\n", f"| Chapter | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+        for chapter in chapters:
+            row = [cells.get((role, chapter, name), []) for name in names]
+            told = [f"{sum(map(_passed, cell))} / {len(cell)}" if cell else "" for cell in row]
+            lines.append(f"| {chapter} | {' | '.join(told)} |")
+        whole = [[case for key, found in cells.items() if key[2] == name for case in found] for name in names]
+        told = [f"**{sum(map(_passed, cell))} / {len(cell)}**" for cell in whole]
+        lines.append(f"| all | {' | '.join(told)} |\n")
+        for name, cell in zip(names, whole, strict=True):
+            left = [case for case in cell if not _passed(case)]
+            lines += [f"- {name}: `{case['id']}` {case['verdict']}: {_line(case)}" for case in left]
+        if lines[-1].startswith("- "):
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _line(case: dict[str, Any]) -> str:
+    told = " ".join((case["actual"] or case["close_fault"]).split())
+    return told if len(told) <= 160 else f"{told[:160]}…"
+
+
+def _passed(case: dict[str, Any]) -> bool:
+    return case["verdict"] == "pass" and not case["close_fault"]
+
+
 def main() -> int:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description="The conformance suite on the reference implementation.")
-    parser.add_argument("--edge", choices=EDGES, help="this edge only")
-    parser.add_argument("suite", nargs="*", help="options and selectors of the suite, behind --")
-    arguments = parser.parse_args()
+    known = [
+        *(f"relay-{edge}" for edge in EDGES),
+        *(f"{who}-{role}" for who in ("python", "node") for role in ROLES),
+    ]
+    parser = argparse.ArgumentParser(
+        description="The conformance suite on all that speaks the protocol here."
+    )
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"{', '.join(known)} [all]")
+    parser.add_argument("--page", type=Path, help="write the results to this file")
+    own, suite = sys.argv[1:], []
+    if "--" in own:
+        own, suite = own[: own.index("--")], own[own.index("--") + 1 :]
+    arguments = parser.parse_args(own)
+    unknown = set(arguments.subjects) - set(known)
+    if unknown:
+        parser.error(f"no such subject: {', '.join(sorted(unknown))}")
+    wanted = set(arguments.subjects or known)
     worst = 0
-    for edge in EDGES if arguments.edge is None else (arguments.edge,):
-        # A relay with short bounds on a busy machine gives calls up that others still work on: those that
-        # wait for a bound are therefore by themselves, all at once, since they do little but wait.
-        for options, timed in ((), ["--untimed"]), (short_bounds(), ["--timed", "--jobs", "32"]):
-            with relay(edge, options) as url:
-                print(f"relay, edge {edge}, {timed[0].lstrip('-')} cases", flush=True)
-                command = [_SUITE, "relay", "--url", url, "--strict", *timed, *arguments.suite]
-                worst = max(worst, subprocess.run(command, check=False, timeout=_RUN_S).returncode)
+    columns: list[Column] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for edge in EDGES:
+            name = f"relay-{edge}"
+            if name not in wanted:
+                continue
+            reports: list[Path] = []
+            # A relay with short bounds on a busy machine gives calls up that others still work on: those that
+            # wait for a bound are therefore by themselves, all at once, since they do little but wait.
+            for options, timed in ((), ["--untimed"]), (short_bounds(), ["--timed", "--jobs", "32"]):
+                with relay(edge, options) as url:
+                    print(f"{name}, {timed[0].lstrip('-')} cases", flush=True)
+                    reports.append(Path(folder) / f"{name}{len(reports)}.json")
+                    worst = max(worst, judge(["relay", "--url", url, *timed, *suite], reports[-1]))
+            columns.append(Column(name, "relay", tuple(reports)))
+        for name, role, command in commands():
+            if name in wanted:
+                print(name, flush=True)
+                report = Path(folder) / f"{name}.json"
+                worst = max(worst, judge([role, "--command", command, *suite], report))
+                columns.append(Column(name, role, (report,)))
+        if arguments.page is not None:
+            written = [column for column in columns if all(report.exists() for report in column.reports)]
+            arguments.page.write_text(page(written), encoding="utf-8")
     return worst
 
 
