@@ -14,6 +14,7 @@ from ringline.conformance.listener_house import ListenerHouse
 from ringline.conformance.listener_subject import ListenerStage
 from ringline.conformance.seals import Damage, Sent, open_answer, seal_call
 from ringline.conformance.stand_in import REALM
+from ringline.conformance.timeline import shorten
 from ringline.conformance.verdict import Failed, check
 from ringline.protocol.bodies import Failure, Outcome, Reply, Request, encode_request
 from ringline.protocol.envelope import Party, Recipient, RequestContext
@@ -154,9 +155,8 @@ class Scene:
 
     async def expect(self, kind: str, sent: Sent, **members: Any) -> Frame:
         """Receive the next frame, about this call: with its lease if it has one, and with none else."""
-        return await self.line.expect(
-            kind, **({"call_id": sent.call_id, "lease_id": sent.frame.get("lease_id")} | members)
-        )
+        wanted: dict[str, Any] = {"call_id": sent.call_id, "lease_id": sent.frame.get("lease_id")}
+        return await self.line.expect(kind, **(wanted | members))
 
     async def accepted(self, sent: Sent) -> None:
         """Receive acceptance and start, or the request for one."""
@@ -219,7 +219,7 @@ class Scene:
         wanted = {"type": "call_outcome", "call_id": sent.call_id, "terminal": terminal}
         wanted["lease_id"] = sent.frame.get("lease_id", "")
         for name, value in wanted.items():
-            check(frame.get(name, "") == value, f"a call_outcome {wanted}", frame)
+            check(frame.get(name, "") == value, f"a call_outcome {wanted}", _short(frame))
         outcome, self.last_json = open_answer(sent, frame, self.house.published.card)
         return outcome
 
@@ -286,6 +286,10 @@ def message_of(sent: Sent) -> str:
         return str(msgspec.json.decode(sent.json_bytes)["message"])
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
         return "(none that can be read)"
+
+
+def _short(frame: Frame) -> str:
+    return shorten(msgspec.json.encode(frame))
 
 
 def _changed(members: dict[str, Any], changes: dict[str, Any] | None) -> dict[str, Any]:

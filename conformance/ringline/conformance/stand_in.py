@@ -177,6 +177,19 @@ class StandIn:
         async with self._news:
             self._news.notify_all()
 
+    def description(self) -> dict[str, Any]:
+        """Return what it says about itself."""
+        return {
+            "realm": self.realm,
+            "version": "0",
+            "protocols": [SUBPROTOCOL],
+            "suites": [1, 2],
+            "features": [],
+            "limits": {},
+            "budgets": {},
+            "started_at": now_ms() - 3_600_000,
+        }
+
     # --- HTTP
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +290,7 @@ class StandIn:
             return told
         match asked.method, asked.path.strip("/").split("/"):
             case "GET", ["v1", "relay"]:
-                return 200, _description(self.realm)
+                return 200, self.description()
             case "PUT", ["v1", "handles", handle]:
                 made = self._publication(asked.json())
                 if made is None:
@@ -358,16 +371,3 @@ def _card_id(body: dict[str, Any]) -> bytes:
 def problem(status: int, code: str) -> dict[str, Any]:
     """Return a problem document."""
     return {"type": "about:blank", "title": code, "status": status, "code": code}
-
-
-def _description(realm: str) -> dict[str, Any]:
-    return {
-        "realm": realm,
-        "version": "0",
-        "protocols": [SUBPROTOCOL],
-        "suites": [1, 2],
-        "features": [],
-        "limits": {},
-        "budgets": {},
-        "started_at": now_ms() - 3_600_000,
-    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from ringline.conformance.identity import LEFT_OUT, fresh_id, now_ms
@@ -75,7 +75,7 @@ async def binds_the_signature_to_all_of_it(stage: ListenerStage) -> None:
     scene = await Scene.set(stage)
     for name, other in _others(scene.context()):
         true = scene.context()
-        members = {} if name == "message_id" else {"message_id": true.message_id}
+        members: dict[str, Any] = {} if name == "message_id" else {"message_id": true.message_id}
         damage = Damage(signed_for=replace(other, **members).encode())
         await scene.refused(scene.seal(context=true, damage=damage), f"another {name} was signed")
     await scene.works()
@@ -224,8 +224,9 @@ async def refuses_a_ciphertext_that_was_damaged(stage: ListenerStage) -> None:
 async def refuses_a_ciphertext_with_spare_bits(stage: ListenerStage) -> None:
     """A ciphertext whose text sets a bit that is no part of it is refused."""
     scene = await Scene.set(stage)
-    sent = scene.seal()
-    text: str = sent.frame["envelope"]["ct"]
-    sent.frame["envelope"]["ct"] = text[:-1] + _ALPHABET[_ALPHABET.index(text[-1]) | 1]
-    await scene.refused(sent, "its ciphertext has a second spelling")
+    text: str = scene.seal().frame["envelope"]["ct"]
+    for spelling in (text[:-1] + _ALPHABET[_ALPHABET.index(text[-1]) | 1], text + "=", f" {text}", "a b"):
+        sent = scene.seal()
+        sent.frame["envelope"]["ct"] = spelling
+        await scene.refused(sent, "its ciphertext is spelt in another way")
     await scene.works()
