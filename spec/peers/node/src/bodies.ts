@@ -44,7 +44,7 @@ const common = {
   kt: closed(["size", "root"], { size: { type: "integer", minimum: 0 }, root: hash }),
   ext: { type: "object", properties: { features } },
 };
-const turns = { context_id: { type: "string", pattern: "^ctx_[A-Za-z0-9_-]{22}$" }, turn: { type: "integer", minimum: 1, maximum: 10 } };
+const turns = { context_id: { type: "string", pattern: "^ctx_[A-Za-z0-9_-]{22}$" }, turn: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER } };
 const text = { type: "string" };
 const isRequest = ajv.compile(
   closed(["message"], { message: text, task, args: { type: "object" }, query: { const: "tasks" }, prev: hash, traceparent: text, ...turns, ...common }),

@@ -89,6 +89,15 @@ export async function sealRequest(exchange: Exchange, toKey: Bytes, ssk: Bytes, 
   return { envelope, replySeed, digest: sha256(input) };
 }
 
+/** What is no UTF-8 opened all the same, and is answered under a seal (RL-ENVELOPE-036): it reads as no JSON. */
+function readable(bytes: Bytes): string {
+  try {
+    return text(bytes);
+  } catch {
+    return "";
+  }
+}
+
 export async function openRequest(exchange: Exchange, envelope: Envelope, seed: Bytes, spk: Bytes) {
   const id = keyId(exchange.suite, await suiteOf(exchange.suite).publicOf(seed));
   const sender = { id: exchange.from.cardId, spk };
@@ -97,7 +106,7 @@ export async function openRequest(exchange: Exchange, envelope: Envelope, seed: 
   const replyKey = body.slice(2, 2 + length);
   checkHpkeKey(exchange.suite, replyKey);
   const jsonBytes = body.slice(2 + length);
-  return { json: text(jsonBytes), jsonBytes, replyKey, digest: sha256(input) };
+  return { json: readable(jsonBytes), jsonBytes, replyKey, digest: sha256(input) };
 }
 
 /** `answer`: the exchange of the outcome, `from` the listener and `iat` the time of sealing. */

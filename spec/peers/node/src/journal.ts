@@ -37,16 +37,22 @@ export interface Row {
   cancelled?: { callId: string; phase: "pending" | "running" };
   at: number;
 }
-type Entry =
+/** Where a conversation stands after its last turn. */
+export interface Context { readonly ipk: string; readonly task: string; readonly turn: number; readonly prev: string; readonly used: number }
+export type Entry =
   | { kind: "head"; instance: string; place: string }
   | { kind: "try"; callId: string }
   | { kind: "take"; row: Row }
   | { kind: "call"; call: Offered }
-  | { kind: "change"; key: string; set: Partial<Row>; granted?: string };
+  | { kind: "change"; key: string; set: Partial<Row>; granted?: string }
+  | { kind: "turn"; id: string; context: Context }
+  | { kind: "leave"; id: string };
 
 export class Journal {
   readonly rows = new Map<string, Row>();
   readonly calls = new Map<string, Offered>();
+  /** The conversations, the one that was used last at the end. */
+  readonly contexts = new Map<string, Context>();
   readonly #tries = new Map<string, number>();
   #file = -1;
   instance = randomUUID() as string;
@@ -74,6 +80,10 @@ export class Journal {
     const lines = readFileSync(this.path, "utf8").split("\n");
     const here = this.#place(statSync(this.path));
     for (const line of lines.slice(0, -1)) this.#apply(JSON.parse(line) as Entry, here);
+    // RL-CONVERSE-012: whatever a turn had done when its process died, nobody knows.
+    for (const { state, request } of this.rows.values()) {
+      if (state === "begun") this.contexts.delete((JSON.parse(request) as { context_id?: string }).context_id ?? "");
+    }
   }
 
   #apply(entry: Entry, here: string): void {
@@ -81,7 +91,11 @@ export class Journal {
     else if (entry.kind === "try") this.#tries.set(entry.callId, (this.#tries.get(entry.callId) ?? 0) + 1);
     else if (entry.kind === "take") this.rows.set(entry.row.key, entry.row);
     else if (entry.kind === "call") this.calls.set(entry.call.callId, entry.call);
-    else if (entry.kind === "change") {
+    else if (entry.kind === "leave") this.contexts.delete(entry.id);
+    else if (entry.kind === "turn") {
+      this.contexts.delete(entry.id);
+      this.contexts.set(entry.id, entry.context);
+    } else if (entry.kind === "change") {
       const row = this.rows.get(entry.key);
       if (row !== undefined) Object.assign(row, entry.set);
       const call = this.calls.get(entry.granted ?? "");
@@ -98,6 +112,7 @@ export class Journal {
     const entries: Entry[] = [{ kind: "head", instance: this.instance, place: this.#place(fstatSync(file)) }];
     for (const row of this.rows.values()) entries.push({ kind: "take", row });
     for (const call of this.calls.values()) entries.push({ kind: "call", call });
+    for (const [id, context] of this.contexts) if (now - context.used < 1_800_000) entries.push({ kind: "turn", id, context });
     for (const [callId, count] of this.#tries) {
       if (this.#unbegun(callId)) for (let at = 0; at < count; at++) entries.push({ kind: "try", callId });
     }

@@ -5,9 +5,9 @@ import { b64, random, sha256, unb64, utf8 } from "./bytes.js";
 import { failed, type Offer, type Outcome, readRequest, type Request, REPLY_BYTES, TooLarge } from "./bodies.js";
 import { type Envelope, type Exchange, fits, openRequest, OUTCOME_CAP, sealOutcome, type Terminal } from "./envelope.js";
 import { LocalError, RelayError } from "./errors.js";
-import { type Frame, readFrame } from "./frames.js";
+import { ajv, type Frame, readFrame } from "./frames.js";
 import type { Home } from "./home.js";
-import { Journal, type Offered, type Row } from "./journal.js";
+import { type Context, type Entry, Journal, type Offered, type Row } from "./journal.js";
 import type { Json } from "./json.js";
 import { Relay } from "./relay.js";
 
@@ -31,7 +31,6 @@ export interface ListenerOptions {
   readonly trustNew?: boolean;
   readonly workMs?: number;
 }
-interface Context { readonly ipk: string; readonly task: string; turn: number; prev: string; used: number; busy: boolean }
 interface Running {
   readonly abort: AbortController;
   /** Why it is being stopped, if it is. */
@@ -47,7 +46,9 @@ export class Listener {
   readonly #leases = new Map<string, string | undefined>();
   readonly #waiting = new Map<string, NodeJS.Timeout>();
   readonly #sent = new Set<string>();
-  readonly #contexts = new Map<string, Context>();
+  /** Contexts whose next turn is being worked on (RL-CONVERSE-007). */
+  readonly #held = new Set<string>();
+  readonly #until = new Map<string, number>();
   #socket: WebSocket | undefined;
   #ended = false;
   #journal!: Journal;
@@ -156,6 +157,7 @@ export class Listener {
   async #offered(frame: Frame): Promise<void> {
     const { call_id: callId = "", from = "", envelope } = frame;
     this.#leases.set(callId, frame.lease_id);
+    if (frame.execute_by !== undefined) this.#until.set(callId, frame.execute_by);
     this.#sent.delete(callId);
     const known = this.#journal.calls.get(callId);
     if (known !== undefined) {
@@ -220,12 +222,14 @@ export class Listener {
     }
     const offered = this.options.tasks ?? [];
     if (request.query === "tasks") return { reason: "completed", reply: { text: "" }, offered };
-    if (request.task !== undefined && !offered.some((task) => task.id === request.task)) {
-      return { reason: "failed", failure: { code: "task_unknown", offered: offered.map((task) => task.id) } };
+    const task = offered.find(({ id }) => id === request.task);
+    const fits = task?.args_schema === undefined || ajv.validate(task.args_schema, request.args ?? {});
+    if (request.task !== undefined && (task === undefined || !fits)) {
+      return { reason: "failed", failure: { code: "task_unknown", offered: offered.map(({ id }) => id) } };
     }
     if (request.context_id === undefined) return request.prev !== undefined || (request.turn ?? 1) !== 1 ? failed("context_unknown") : undefined;
-    const context = this.#contexts.get(request.context_id);
-    const follows = context !== undefined && context.ipk === call.ipk && context.task === (request.task ?? "") && !context.busy;
+    const context = this.#journal.contexts.get(request.context_id);
+    const follows = context !== undefined && context.ipk === call.ipk && context.task === (request.task ?? "") && !this.#held.has(request.context_id);
     const fresh = context !== undefined && Date.now() - context.used < 1_800_000 && context.turn < 10;
     return follows && fresh && request.turn === context.turn + 1 && request.prev === context.prev ? undefined : failed("context_unknown");
   }
@@ -262,7 +266,7 @@ export class Listener {
     if (row.state === "finished") await this.#deliver(call, row.outcome ?? "");
   }
 
-  #begin(call: Offered, executeBy?: number): void {
+  #begin(call: Offered, executeBy = this.#until.get(call.callId)): void {
     const row = this.#row(call);
     this.#journal.commit({ kind: "change", key: row.key, set: { state: "begun" }, granted: call.callId }); // RL-DURABLE-031
     if (call.mode === "sync") this.#send({ type: "call_started", call_id: call.callId });
@@ -275,9 +279,10 @@ export class Listener {
 
   async #work(call: Offered, row: Row, running: Running): Promise<void> {
     const request = readRequest(row.request);
-    const context = this.#contexts.get(request.context_id ?? "");
-    if (context !== undefined) context.busy = true;
+    const context = this.#journal.contexts.get(request.context_id ?? "");
+    if (request.context_id !== undefined) this.#held.add(request.context_id);
     let outcome: Outcome;
+    let turns: Entry[] = [];
     try {
       const said = await this.handler({ ...request, from: call.from, callId: call.callId, signal: running.abort.signal });
       const reply = typeof said === "string" ? { text: said } : said;
@@ -285,28 +290,28 @@ export class Listener {
       const context_id = request.context_id ?? `ctx_${b64(random(16))}`;
       outcome = { reason: "completed", reply: { ...reply, context_id, turn, ...(request.task === undefined ? {} : { task: request.task }) } };
       if (utf8(reply.text).length > REPLY_BYTES || !fits(utf8(JSON.stringify(outcome)).length, OUTCOME_CAP)) outcome = failed("message_too_large");
-      else this.#remember(context_id, { ipk: call.ipk, task: request.task ?? "", turn, prev: b64(sha256(utf8(JSON.stringify(outcome)))), used: Date.now(), busy: false });
+      else turns = this.#turn(context_id, { ipk: call.ipk, task: request.task ?? "", turn, prev: b64(sha256(utf8(JSON.stringify(outcome)))), used: Date.now() });
     } catch (error) {
       outcome = error instanceof Refusal ? failed(error.code, error.detail) : failed(running.stop === "bound" ? "timeout" : "agent_error");
       // Seen to stop: the handler has returned (RL-CANCEL-016).
       if (running.stop !== undefined && running.stop !== "bound") return await this.#stopped(row, running.by ?? call.callId);
     } finally {
-      if (context !== undefined) context.busy = false;
+      this.#held.delete(request.context_id ?? "");
     }
-    await this.#finish(row.key, outcome);
+    await this.#finish(row.key, outcome, turns);
   }
 
-  #remember(id: string, context: Context): void {
-    this.#contexts.delete(id);
-    const own = [...this.#contexts].filter(([, other]) => other.ipk === context.ipk);
-    const oldest = own.length >= 10 ? own[0] : this.#contexts.size >= 100 ? [...this.#contexts][0] : undefined;
-    if (oldest !== undefined) this.#contexts.delete(oldest[0]);
-    this.#contexts.set(id, context);
+  /** What a turn leaves behind, to be committed with its outcome (RL-CONVERSE-010, RL-CONVERSE-011). */
+  #turn(id: string, context: Context): Entry[] {
+    const others = [...this.#journal.contexts].filter(([other]) => other !== id);
+    const own = others.filter(([, { ipk }]) => ipk === context.ipk);
+    const [oldest] = own.length >= 10 ? own : others.length >= 100 ? others : [];
+    return [...(oldest === undefined ? [] : [{ kind: "leave", id: oldest[0] } as const]), { kind: "turn", id, context }];
   }
 
-  async #finish(key: string, outcome: Outcome): Promise<void> {
+  async #finish(key: string, outcome: Outcome, turns: readonly Entry[] = []): Promise<void> {
     const json = JSON.stringify(outcome);
-    this.#journal.commit({ kind: "change", key, set: { state: "finished", outcome: json } }); // RL-IDEM-024
+    this.#journal.commit({ kind: "change", key, set: { state: "finished", outcome: json } }, ...turns); // RL-IDEM-024
     this.#running.delete(key);
     for (const call of this.#inHand(key)) {
       if (outcome.reason === "completed" && call.mode === "durable" && call.granted !== true) continue; // RL-DURABLE-043: its grant is on the way
