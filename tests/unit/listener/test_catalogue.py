@@ -195,6 +195,10 @@ class TestContacts:
         access = Access(frozenset({"alice"}), contacts=book(pin(state="allowed", tasks=("review",))))
         assert access.tasks("alice") is None
 
+    def test_tasks_count_only_once_he_was_let_in(self) -> None:
+        access = Access(None, contacts=book(pin(state="pending", tasks=("review",))))
+        assert access.tasks("alice") is None
+
     def test_a_budget_is_so_many_calls_an_hour(self) -> None:
         now = [0]
         access = Access(

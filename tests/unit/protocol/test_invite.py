@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringline.protocol.errors import InviteError, ProtocolError, WeakKey
-from ringline.protocol.invite import INVITE_PREFIX, Invite
+from ringline.protocol.invite import INVITE_PREFIX, Invite, _checksum, _to_text
 from ringline.protocol.signing import SigningKey
+from ringline.protocol.transcript import vec
 
 IPK = SigningKey(bytes(range(32))).public
 OTHER = SigningKey(bytes(32)).public
@@ -92,10 +93,18 @@ def test_rubbish_is_a_clear_error(text: str) -> None:
 
 @given(body=st.binary(max_size=200))
 def test_rubbish_with_a_right_checksum_is_a_clear_error(body: bytes) -> None:
-    from ringline.protocol.invite import _checksum, _to_text  # what a forger would do
-
     with pytest.raises((ProtocolError, WeakKey)):
         Invite.parse(INVITE_PREFIX + _to_text(body + _checksum(body)))
+
+
+def test_what_goes_without_saying_must_not_be_said() -> None:
+    """One invite has one spelling, so that nobody can be shown two that seem different."""
+    fields = ("https://relay.example", "relay.example", SECRET, "", "bob")
+    body = b"".join(vec(part.encode()) for part in fields) + IPK + PAIRING
+    with pytest.raises(InviteError, match="another way"):
+        Invite.parse(INVITE_PREFIX + _to_text(body + _checksum(body)))
+    body = b"".join(vec(part.encode()) for part in ("", *fields[1:])) + IPK + PAIRING
+    assert Invite.parse(INVITE_PREFIX + _to_text(body + _checksum(body))) == bobs()
 
 
 @pytest.mark.parametrize(
