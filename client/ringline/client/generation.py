@@ -77,7 +77,7 @@ def new_agent_keys(
         serial=serial,
         # envelope §3.3: one hour back, for peers whose clocks are slow.
         not_before=now_ms - CLOCK_SLACK_MS,
-        not_after=now_ms - CLOCK_SLACK_MS + CARD_LIFE_MS,
+        not_after=now_ms - 2 * CLOCK_SLACK_MS + CARD_LIFE_MS,
         spk=operational.public,
         next=NO_NEXT if following is None else next_commitment(SigningKey(following).public),
     )

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from ringline.client.account import Account
 from ringline.client.address import RelayAddress
+from ringline.client.answers import read_answer
 from ringline.client.clock import RelayClock
 from ringline.client.exchange import Answer, exchange, tls_context
 from ringline.protocol import shapes
@@ -288,7 +289,7 @@ class RelayHttp:
 
     def _decode(self, answer: Answer, shape: type[_T]) -> _T:
         try:
-            return msgspec.json.decode(answer.body, type=shape)
+            return read_answer(answer.body, shape)
         except (msgspec.MsgspecError, RecursionError, ValueError):
             raise _no_relay(self.address, answer.status) from None
 

@@ -16,7 +16,12 @@ from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.identity import SignedCard, next_commitment
 from ringline.protocol.keyfile import IdentityKeys, is_sealed, parse
-from ringline.protocol.limits import CARD_LIFE_MS, PREKEY_ROTATION_MS, PREKEY_SECRET_TAIL_MS
+from ringline.protocol.limits import (
+    CARD_LIFE_MS,
+    CLOCK_SLACK_MS,
+    PREKEY_ROTATION_MS,
+    PREKEY_SECRET_TAIL_MS,
+)
 from ringline.protocol.prekeys import EPOCH_MS, SignedPrekey, epoch_at
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import available_suites
@@ -49,7 +54,7 @@ def test_a_new_identity_is_a_card_and_two_private_files(home: Home) -> None:
     account = Account.create(home, LOCAL, "alice", NOW)
     card = account.card.card
     account.card.verify(realm="localhost", handle="alice", ipk=account.ipk)
-    assert (card.serial, card.not_after - card.not_before) == (1, CARD_LIFE_MS)
+    assert (card.serial, card.not_after - card.not_before) == (1, CARD_LIFE_MS - CLOCK_SLACK_MS)
     assert card.not_before < NOW
     files = [home.identity_key_file(LOCAL, "alice"), home.agent_key_file(LOCAL, "alice")]
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
