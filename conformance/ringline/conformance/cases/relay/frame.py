@@ -195,13 +195,15 @@ async def integer_out_of_range_is_refused(stage: RelayStage) -> None:
     """An integer below 0, above 2^53 - 1, with a fraction or an exponent is refused."""
     scene = await Scene.set(stage)
     request = scene.alice.request()
-    text, iat = _text(request), request["envelope"]["iat"]
+    text, iat, exp = _text(request), request["envelope"]["iat"], request["envelope"]["exp"]
     numbers = ("-1", "9007199254740992", "1e3", "1.5", f"{iat}.0", "1" * 400, "0x10", "01", "NaN", "-0.0")
     await _refuses(
         stage,
         scene,
         [
             *(text.replace(f'"iat":{iat}', f'"iat":{number}') for number in numbers),
+            # An iat that is too large is behind its exp, and could be refused for that.
+            *(text.replace(f'"exp":{exp}', f'"exp":{number}') for number in ("9007199254740992", "1" * 400)),
             text.replace('"suite":2', '"suite":2.0'),
             text.replace('"suite":2', '"suite":-2'),
             text.replace('"v":1', '"v":2'),
