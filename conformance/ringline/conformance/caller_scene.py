@@ -369,6 +369,13 @@ class Scene:
 
     async def request(self, order: Order, peer: Peer) -> Taken:
         """Receive the request that an order leads to; an end of the order instead fails the case."""
+        taken = await self.sending(order, peer)
+        if taken is None:
+            raise Failed("a request of the caller", shorten(msgspec.json.encode(order.answer.result())))
+        return taken
+
+    async def sending(self, order: Order, peer: Peer) -> Taken | None:
+        """Receive the next request of an order, or None when the order has ended instead."""
         arriving = asyncio.create_task(peer.request())
         waited: set[asyncio.Future[Any]] = {arriving, order.answer}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -376,7 +383,7 @@ class Scene:
             await asyncio.wait({arriving}, timeout=0.2)
         if not arriving.done() and order.ended:
             arriving.cancel()
-            raise Failed("a request of the caller", shorten(msgspec.json.encode(order.answer.result())))
+            return None
         return await arriving
 
     async def left(self, peer: Peer, message: str = "hello", **members: Any) -> tuple[str, Taken]:
@@ -405,10 +412,12 @@ class Scene:
 
     async def refused(self, peer: Peer, why: str, *codes: str, **members: Any) -> dict[str, Any]:
         """Pass when the subject finds by itself that it must not seal to a peer, and sends nothing."""
+        before = len(peer.lines)
         order = await self.call(peer, **members)
         said = await self.end(order, "local")
         check(not codes or said.get("code") in codes, f"the code {' or '.join(codes)}: {why}", said)
-        check(not peer.lines, f"no connection to the peer: {why}", "it has dialled")
+        check(len(peer.lines) == before, f"no connection to the peer: {why}", "it has dialled")
+        peer.nothing_more(why)
         return said
 
     # --- requests

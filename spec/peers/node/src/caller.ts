@@ -29,6 +29,8 @@ interface Pending {
   readonly frame: Frame;
   readonly peer: string;
   readonly digest: string;
+  /** Hash of the JSON. */
+  readonly content: string;
   replySeed?: string;
   callId?: string;
   answer?: Sealed;
@@ -46,13 +48,17 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Caller {
   readonly relay: Relay;
+  /** Not to dial before, Unix ms (RL-TRANSPORT-039). */
+  #rest = 0;
+  #revoked = false;
   constructor(readonly home: Home, readonly note: (line: string) => void = () => undefined) {
     this.relay = new Relay(home, note);
   }
 
-  async #seal(handle: string, mode: Mode, options: CallOptions, life: number): Promise<Pending> {
-    const { messageId = hex(random(16)), correlationId = hex(random(16)), timeoutMs, signal, onNotCancelled, suites, ...rest } = options;
-    void [timeoutMs, signal, onNotCancelled];
+  /** The JSON to seal. Throws `LocalError` for what must not be sent. */
+  #json({ messageId, correlationId, timeoutMs, signal, onNotCancelled, suites, ...rest }: CallOptions): string {
+    void [correlationId, timeoutMs, signal, onNotCancelled, suites];
+    if (messageId !== undefined && !/^(?!0+$)[0-9a-f]{32}$/.test(messageId)) throw new LocalError("config", "the message id is none; nothing was sealed");
     const json = JSON.stringify({ message: "", ...rest });
     if (utf8(rest.message ?? "").length > MESSAGE_BYTES || !fits(utf8(json).length + 1218, REQUEST_CAP)) {
       throw new LocalError("message_too_large", "the message is over 64,000 bytes; nothing was sealed or sent");
@@ -60,6 +66,29 @@ export class Caller {
     if ((rest.message ?? "") === "" && rest.query === undefined && rest.task === undefined && rest.args === undefined) {
       throw new LocalError("config", "the message is empty; nothing was sealed or sent"); // RL-ENVELOPE-050
     }
+    return json;
+  }
+
+  /** RL-IDEM-010, RL-IDEM-011: what was sealed before under this message id, or what is sealed now and kept. */
+  async #prepare(handle: string, mode: Mode, options: CallOptions, life: number): Promise<Pending> {
+    const json = this.#json(options);
+    const content = b64(sha256(utf8(json)));
+    const known = options.messageId === undefined ? undefined : this.home.read<Pending>(`outbox/${options.messageId}.json`);
+    if (known !== undefined) {
+      if (known.handle === handle && known.mode === mode && known.content === content) return known;
+      throw new LocalError("config", "this message id was used for another message; nothing was sent");
+    }
+    const pending = { ...(await this.#seal(handle, mode, json, options, life)), content };
+    if (mode === "durable" || options.messageId !== undefined) this.#keep(pending);
+    return pending;
+  }
+
+  #keep(pending: Pending): void {
+    this.home.write(`outbox/${pending.frame.message_id ?? ""}.json`, pending);
+  }
+
+  async #seal(handle: string, mode: Mode, json: string, options: CallOptions, life: number): Promise<Omit<Pending, "content">> {
+    const { messageId = hex(random(16)), correlationId = hex(random(16)), suites } = options;
     await this.relay.meet();
     const peer = await this.relay.peer(handle);
     const usable = [...peer.prekey.keys.keys()].filter((id) => (suites ?? this.home.suites).includes(id));
@@ -101,16 +130,18 @@ export class Caller {
   /** A sync call. Throws `RelayError`, `PeerFailure` or `LocalError`; `signal` asks for the cancellation. */
   async call(handle: string, options: CallOptions): Promise<Answer> {
     const deadline = Date.now() + (options.timeoutMs ?? 390_000);
-    const pending = await this.#seal(handle, "sync", options, 600_000);
-    for (let wait = 500; ; wait = Math.min(wait * 2, 8_000)) {
-      const end = await this.#send(pending, deadline, options);
-      if (end !== undefined) return this.#told(end, pending.callId ?? "");
-      await pause(wait * (0.5 + Math.random() / 2));
-      if (pending.callId === undefined) continue;
+    const pending = await this.#prepare(handle, "sync", options, 600_000);
+    for (let wait = 500; pending.answer === undefined; wait = Math.min(wait * 2, 8_000)) {
       // RL-SYNC-037, RL-SYNC-038
-      const { status } = await this.relay.request("GET", `/v1/calls/${pending.callId}`).catch(() => ({ status: 0 }));
+      const { status } = pending.callId === undefined ? { status: 200 } : await this.relay.request("GET", `/v1/calls/${pending.callId}`).catch(() => ({ status: 0 }));
       if (status === 404) throw new LocalError("timeout", "the relay has forgotten the call; the work may have run, and was not asked for again", pending.callId);
+      const end = status === 200 ? await this.#send(pending, deadline, options) : undefined;
+      if (end !== undefined) pending.answer = end;
+      else if (Date.now() >= deadline) throw new LocalError("timeout", "stopped waiting; the work may have run", pending.callId);
+      else await pause(wait * (0.5 + Math.random() / 2));
     }
+    if (options.messageId !== undefined) this.#keep(pending);
+    return this.#told(pending.answer, pending.callId ?? "");
   }
 
   /**
@@ -118,6 +149,8 @@ export class Caller {
    * Undefined when the connection was lost before; throws what ends the call.
    */
   async #send(pending: Pending, deadline: number, { signal, onNotCancelled }: CallOptions = {}): Promise<Sealed | undefined> {
+    if (this.#revoked) throw new LocalError("revoked", "this card was revoked; nothing was sent"); // RL-TRANSPORT-041
+    if (this.#rest > Date.now()) await pause(Math.min(this.#rest, deadline) - Date.now());
     const socket = await this.relay.dial(`/v1/call/${pending.handle}`).catch((error: unknown) => {
       if (error instanceof LocalError && error.code === "relay_unreachable" && Date.now() < deadline && signal?.aborted !== true) return undefined;
       throw error;
@@ -176,7 +209,16 @@ export class Caller {
           if (end !== undefined) socket.close(1000);
         }).catch((error: unknown) => (reject(error as Error), socket.close(1000)));
       });
-      socket.on("close", () => void turn.then(() => (clearTimeout(late), signal?.removeEventListener("abort", cancel), resolve(undefined))));
+      socket.on("close", (code: number, reason: Buffer) => void turn.then(() => {
+        clearTimeout(late);
+        signal?.removeEventListener("abort", cancel);
+        const wait = code === 1001 ? /^retry=(\d{1,9})$/.exec(reason.toString()) : null;
+        if (wait !== null) this.#rest = Date.now() + Math.min(Number(wait[1]), 120_000);
+        if (code === 4001) this.#revoked = true;
+        if (code === 4000) reject(new LocalError("relay_unreachable", "another connection took this one's place; the work may have run", pending.callId));
+        if (code === 4001) reject(new LocalError("revoked", "this card was revoked; the work may have run", pending.callId));
+        resolve(undefined);
+      }));
       socket.on("error", () => undefined);
       signal?.addEventListener("abort", cancel);
       socket.resume();
@@ -186,9 +228,8 @@ export class Caller {
 
   /** Leaves a durable call with the relay. The receipt, a plain string, is good in any later process with this home. */
   async submit(handle: string, options: CallOptions): Promise<string> {
-    const pending = await this.#seal(handle, "durable", options, Math.min(options.timeoutMs ?? 259_200_000, 259_200_000));
+    const pending = await this.#prepare(handle, "durable", options, Math.min(options.timeoutMs ?? 259_200_000, 259_200_000));
     const receipt = pending.frame.message_id ?? "";
-    this.home.write(`outbox/${receipt}.json`, pending); // RL-IDEM-010: before it is sent
     await this.#queue(receipt, pending, Date.now() + 30_000);
     return receipt;
   }
@@ -201,7 +242,7 @@ export class Caller {
       });
       if (pending.callId === undefined) await pause(wait);
     }
-    this.home.write(`outbox/${receipt}.json`, pending);
+    this.#keep(pending);
   }
 
   #pending(receipt: string): Pending {
@@ -238,7 +279,7 @@ export class Caller {
     }
     if (pending.replySeed !== undefined) {
       delete pending.replySeed;
-      this.home.write(`outbox/${receipt}.json`, pending); // RL-ENVELOPE-043: kept before it is acknowledged
+      this.#keep(pending); // RL-ENVELOPE-043: kept before it is acknowledged
       await this.relay.request("POST", `/v1/calls/${callId}/ack`).catch(() => undefined);
     }
     return this.#told(pending.answer, callId);

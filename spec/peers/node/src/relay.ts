@@ -96,12 +96,25 @@ export class Relay {
   }
 
   #pins(): Record<string, Pin> {
-    return this.home.read<Record<string, Pin>>("pins.json") ?? {};
+    // Without a prototype: `constructor` is a handle like any other.
+    return Object.assign(Object.create(null), this.home.read<Record<string, Pin>>("pins.json")) as Record<string, Pin>;
+  }
+
+  #contact(text: string): ReturnType<typeof readContact> {
+    try {
+      return readContact(text);
+    } catch (error) {
+      throw new LocalError("config", `${(error as Error).message}; nothing was pinned`);
+    }
+  }
+
+  isPinned(handle: string): boolean {
+    return handle in this.#pins();
   }
 
   /** RL-KEYS-047: a contact string never replaces a key that is pinned. */
   pin(contact: string): string {
-    const { handle, realm, ipk } = readContact(contact);
+    const { handle, realm, ipk } = this.#contact(contact);
     if (realm !== this.home.realm) throw new LocalError("config", `${handle} is of realm ${realm}; this identity is of ${this.home.realm}`);
     const pins = this.#pins();
     const known = pins[handle];
