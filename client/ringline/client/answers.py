@@ -31,7 +31,8 @@ def _known(value: Any, shape: Any) -> Any:
         return _known(value, structs[0]) if len(structs) == 1 else value
     if get_origin(shape) is list and isinstance(value, list):
         (of,) = get_args(shape)
-        return [_known(each, of) for each in cast("list[Any]", value)]
+        items = msgspec.convert(value, list[Any])
+        return [_known(each, of) for each in items]
     if _is_struct(shape) and isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
@@ -39,14 +40,26 @@ class CommandProcess:
 
     @classmethod
     async def start(
-        cls, arguments: list[str], *, url: str, realm: str, handle: str, home: Path, talks: bool = False
+        cls,
+        arguments: list[str],
+        *,
+        url: str,
+        realm: str,
+        handle: str,
+        home: Path,
+        talks: bool = False,
+        more: Mapping[str, str] | None = None,
     ) -> "CommandProcess":
-        """Start one; one that ``talks`` has pipes for stdin and stdout. Raises `Unjudgeable`."""
+        """Start one; one that ``talks`` has pipes for stdin and stdout. Raises `Unjudgeable`.
+
+        ``more`` goes into its environment.
+        """
         environment = os.environ | {
             "RINGLINE_SUBJECT_URL": url,
             "RINGLINE_SUBJECT_REALM": realm,
             "RINGLINE_SUBJECT_HANDLE": handle,
             "RINGLINE_SUBJECT_HOME": str(home),
+            **(more or {}),
         }
         pipe = asyncio.subprocess.PIPE if talks else asyncio.subprocess.DEVNULL
         try:

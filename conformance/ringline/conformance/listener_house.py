@@ -34,6 +34,8 @@ class ListenerHouse:
         self.process: CommandProcess
         self.clean = True
         """Whether another case may have it afterwards."""
+        self.blocked: tuple[str, ...] = ()
+        """The handles that its next process is told not to serve."""
         self._arguments = arguments
         self._patience = patience
         self._timeline = timeline
@@ -61,6 +63,7 @@ class ListenerHouse:
             realm=REALM,
             handle=self.handle,
             home=folder or self.folder,
+            more={"RINGLINE_SUBJECT_BLOCK": " ".join(self.blocked)},
         )
         self._processes.append(process)
         return process

@@ -18,6 +18,7 @@ listener = Listener(
     relay=os.environ["RINGLINE_SUBJECT_URL"],
     realm=os.environ["RINGLINE_SUBJECT_REALM"],
     home=Home(HOME / "ringline"),
+    block=os.environ.get("RINGLINE_SUBJECT_BLOCK", "").split(),
     capacity=32,
     offline=True,
     drain=0.2,

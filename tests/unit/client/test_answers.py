@@ -20,7 +20,14 @@ def test_an_unknown_member_is_passed_over_in_a_shape_that_is_closed_when_it_is_s
 
 def test_an_unknown_member_is_passed_over_within_a_known_one() -> None:
     statement = {"old_card_id": "A" * 43, "new_ipk": "AAAA", "ts": 1, "sig": "AAAA", "more": 1}
-    keys = {"handle": "bob", "card": "A", "card_sig": "A", "prekey": "A", "prekey_sig": "A", "revoked": []}
+    keys: dict[str, object] = {
+        "handle": "bob",
+        "card": "A",
+        "card_sig": "A",
+        "prekey": "A",
+        "prekey_sig": "A",
+        "revoked": [],
+    }
     read = read_answer(answer(**keys, succession=statement, more=None), shapes.Keys)
     assert isinstance(read.succession, shapes.SuccessionStatement)
     assert read.succession.ts == 1

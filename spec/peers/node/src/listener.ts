@@ -30,6 +30,8 @@ export interface ListenerOptions {
   /** Whether callers without a pin are trusted at first sight; always so on realm `localhost`. */
   readonly trustNew?: boolean;
   readonly workMs?: number;
+  /** Handles that are not served, whatever else is true of them. */
+  readonly block?: readonly string[];
 }
 interface Running {
   readonly abort: AbortController;
@@ -196,6 +198,8 @@ export class Listener {
     const { from = "", call_id: callId = "", correlation_id: correlationId = "", message_id: messageId = "" } = frame;
     const mode = frame.delivery_mode ?? "sync";
     const [now, { iat, exp, suite }] = [this.relay.now(), envelope];
+    // RL-ENVELOPE-019, before anything is decrypted; whom it knows is told under the seal (RL-ENVELOPE-058).
+    if (this.#blocks(from) && !this.relay.isPinned(from)) throw new RangeError("a stranger who is not served");
     const peer = await this.relay.peer(from, { trustNew: this.options.trustNew === true });
     const signer = await this.relay.cardOf(peer.handle, envelope.sid, { iat });
     const seed = await this.home.secret(suite, unb64(envelope.kid, 32));
@@ -212,6 +216,10 @@ export class Listener {
     return { call, payload: b64(sha256(request.jsonBytes)), json: request.json };
   }
 
+  #blocks(handle: string): boolean {
+    return this.options.block?.includes(handle) === true;
+  }
+
   /** What keeps a request from being worked on (RL-ENVELOPE-036, RL-ENVELOPE-056, RL-ENVELOPE-057, CONVERSE). */
   #judge(call: Offered, json: string): Outcome | undefined {
     let request: Request;
@@ -220,6 +228,7 @@ export class Listener {
     } catch (error) {
       return failed(error instanceof TooLarge ? "message_too_large" : "agent_error", "the request breaks the rules of its form");
     }
+    if (this.#blocks(call.from)) return failed("blocked");
     const offered = this.options.tasks ?? [];
     if (request.query === "tasks") return { reason: "completed", reply: { text: "" }, offered };
     const task = offered.find(({ id }) => id === request.task);

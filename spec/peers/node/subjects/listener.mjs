@@ -27,8 +27,9 @@ async function obey(work) {
 
 const home = Home.open(join(folder, "peer"), { base, realm, handle });
 const args_schema = { type: "object", properties: { text: { type: "string" } }, required: ["text"], additionalProperties: false };
+const block = (process.env.RINGLINE_SUBJECT_BLOCK ?? "").split(" ").filter(Boolean);
 const tasks = [{ id: "upper", summary: "Write a text in capitals.", args_schema }];
-const listener = new Listener(home, obey, { capacity: 32, tasks }, note);
+const listener = new Listener(home, obey, { capacity: 32, tasks, block }, note);
 process.on("SIGTERM", () => (listener.stop(), process.exit(0)));
 await new Caller(home, note).allowDurable();
 await listener.run(() => note(`listening as ${handle}`));

@@ -20,7 +20,7 @@ _JTI: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 def _tokens(scene: Scene) -> list[tuple[Asked, dict[str, Any], dict[str, Any]]]:
     """Return each request that logged in, with the header and the claims of its token."""
-    found = []
+    found: list[tuple[Asked, dict[str, Any], dict[str, Any]]] = []
     for asked in (*scene.house.relay.asked, *scene.house.relay.upgrades):
         kind, _, text = asked.headers.get("authorization", "").partition(" ")
         if text:

@@ -2,6 +2,7 @@
 
 from uuid import uuid4
 
+from ringline.conformance.line import Frame
 from ringline.conformance.listener_scene import Scene
 from ringline.conformance.listener_subject import ListenerStage
 from ringline.conformance.registry import case
@@ -143,7 +144,7 @@ async def cancels_for_every_call_of_the_message(stage: ListenerStage) -> None:
     await scene.offer(second)
     await scene.started_again(second)
     await scene.tell("cancel_call", second)
-    frames = {}
+    frames: dict[str, Frame] = {}
     for _ in range(2):
         frame = await scene.line.next()
         frames[frame["call_id"]] = frame

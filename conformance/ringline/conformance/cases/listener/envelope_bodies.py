@@ -26,6 +26,7 @@ __all__ = [
     "refuses_what_it_does_not_offer",
     "runs_a_task",
     "seals_the_outcome_to_the_call",
+    "serves_nobody_whom_it_blocks",
     "takes_a_message_at_its_limit",
     "takes_any_trace_under_the_seal",
 ]
@@ -224,6 +225,22 @@ async def refuses_what_it_does_not_offer(stage: ListenerStage) -> None:
         sent = await scene.call(Request(message=scene.message(), task=task, args=args))
         await scene.failure(sent, "task_unknown")
         scene.has_run(sent, 0)
+
+
+@case(requirements=("RL-ENVELOPE-019", "RL-ENVELOPE-058", "RL-ENVELOPE-033"))
+async def serves_nobody_whom_it_blocks(stage: ListenerStage) -> None:
+    """Who is not served gets the sealed failure `blocked` if he is known, else the refusal of a stranger."""
+    scene = await Scene.set(stage, own=True)
+    await scene.works()
+    stranger = scene.peer("mallory")
+    scene.house.blocked = (scene.alice.handle, stranger.handle)
+    await scene.house.stop()
+    await scene.house.start()
+    sent = await scene.call()
+    await scene.failure(sent, "blocked")
+    scene.has_run(sent, 0)
+    await scene.refused(scene.seal(by=stranger), "a stranger who is not served calls")
+    await scene.works(by=scene.peer("bob"))
 
 
 @case(requirements=("RL-ENVELOPE-017",))

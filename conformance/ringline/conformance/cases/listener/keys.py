@@ -129,7 +129,7 @@ async def refuses_a_succession_that_does_not_hold(stage: ListenerStage) -> None:
     """A call under another identity is refused when the last card does not vouch for it."""
     scene = await Scene.set(stage)
     relay = scene.house.relay
-    new, promised, stranger = (SigningKey.generate() for _ in range(3))
+    new, promised, stranger, own = (SigningKey.generate() for _ in range(4))
 
     def handed(old: Identity, *signers: SigningKey | None) -> Identity:
         statement = Succession(old_card_id=old.card.card.id, new_ipk=new.public, ts=now_ms())
@@ -140,17 +140,17 @@ async def refuses_a_succession_that_does_not_hold(stage: ListenerStage) -> None:
         later.succession = SignedSuccession(statement, first, second)
         return later
 
-    for why, commits, signers in (
-        ("only the new key signs, and nothing was committed to", False, (new, None)),
-        ("a stranger signs for the old key", False, (new, stranger)),
-        ("a stranger signs for the new key", False, (stranger, stranger)),
-        ("another key was committed to", True, (new, None)),
-        ("another key was committed to, though the old one signs", True, (new, "old")),
+    for why, commits, first, second in (
+        ("only the new key signs, and nothing was committed to", False, new, None),
+        ("a stranger signs for the old key", False, new, stranger),
+        ("a stranger signs for the new key", False, stranger, stranger),
+        ("another key was committed to", True, new, None),
+        ("another key was committed to, though the old one signs", True, new, own),
     ):
-        old = scene.peer("carol", **({"next": _commitment(promised)} if commits else {}))
+        commitment = {"next": _commitment(promised)} if commits else {}
+        old = scene.peer("carol", identity=SigningKey.generate() if second is not own else own, **commitment)
         await scene.works(by=old)
-        first, second = signers
-        later = handed(old, first, old.identity if second == "old" else second)
+        later = handed(old, first, second)
         relay.superseded[old.card_id] = old.publication()
         relay.serve(later)
         await scene.refused(scene.seal(by=later), why)
