@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from ringline.conformance import cases
 
-__all__ = ["ROLES", "Case", "Level", "Needs", "case", "load", "select", "short_bounds"]
+__all__ = ["ROLES", "Case", "Level", "Needs", "add", "case", "load", "select", "short_bounds"]
 
 ROLES: Final = ("relay", "listener", "caller", "vectors")
 """What can be judged, in the order of the command line."""
@@ -98,11 +98,16 @@ def case(
             needs=needs,
             run=run,
         )
-        if _cases.setdefault(made.id, made) is not made:
-            raise ValueError(f"there are two cases {made.id}")
+        add(made)
         return run
 
     return register
+
+
+def add(made: Case) -> None:
+    """Register a case that is made from data. Raises `ValueError` for a second one of the same id."""
+    if _cases.setdefault(made.id, made) is not made:
+        raise ValueError(f"there are two cases {made.id}")
 
 
 def load(role: str) -> list[Case]:
