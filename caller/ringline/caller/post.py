@@ -28,6 +28,7 @@ from ringline.client import (
     RelayClock,
     RelayHttp,
 )
+from ringline.client.expiry import news
 from ringline.protocol.bodies import Checkpoint
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64decode
@@ -282,9 +283,9 @@ def _account(options: PostOptions, now_ms: int) -> Account:
     if new:
         options.note(f"new identity {handle} at {options.address.base_url}: {account.fingerprint}")
     if account.renewal_due(now_ms):
-        try:
+        # Without the identity key it fails. The card still holds, and its owner is warned in time.
+        with contextlib.suppress(ConfigError):
             account.renew(now_ms, options.passphrase)
-        except ConfigError as error:
-            # The card still holds; the person has some weeks to bring the identity key.
-            options.note(f"{error} ({error.next_step})")
+    for warning in news(account, now_ms):
+        options.note(warning)
     return account

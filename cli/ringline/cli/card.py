@@ -1,18 +1,26 @@
 """An own identity as it is shown to its owner."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from ringline.client.account import Account
+from ringline.client.clock import wall_ms
+from ringline.client.expiry import card_days, warnings
 from ringline.client.logstate import followed_key
+from ringline.client.recovery import was_exported
 from ringline.protocol.contact import Contact
 from ringline.protocol.encoding import b64encode
 
 __all__ = ["describe", "sheet"]
 
+_EXPORT: Final = "ringline id export --recovery FILE"
+
 
 def describe(account: Account) -> dict[str, object]:
     """Return an identity as JSON: names, keys that may be known to everybody, and where its files are."""
     card = account.card.card
+    now_ms = wall_ms()
+    place = account.home.identity_key_file(account.address, account.handle)
     return {
         "handle": account.handle,
         "realm": account.address.realm,
@@ -23,6 +31,10 @@ def describe(account: Account) -> dict[str, object]:
         "card_id": b64encode(card.id),
         "serial": card.serial,
         "not_after": card.not_after,
+        "days_left": card_days(account, now_ms),
+        "identity_key": str(place) if place.exists() else None,
+        "recovery_export": was_exported(account),
+        "warnings": list(warnings(account, now_ms)),
         "suites": list(account.suites),
         "folder": str(account.home.identity_folder(account.address, account.handle)),
     }
@@ -32,12 +44,22 @@ def sheet(account: Account) -> str:
     """Return an identity as lines for a person."""
     card = account.card.card
     until = datetime.fromtimestamp(card.not_after / 1_000, UTC).date()
+    now_ms = wall_ms()
+    days = card_days(account, now_ms)
+    rest = "1 day" if days == 1 else f"{days} days"
+    place = account.home.identity_key_file(account.address, account.handle)
+    key = "here" if place.exists() else "not here; every new card needs it"
+    saved = "saved in a file" if was_exported(account) else f"none made: {_EXPORT} --as {account.handle}"
+    warned = "".join(f"  ! {warning}\n" for warning in warnings(account, now_ms))
     return (
         f"{account.handle}  at {account.address.base_url}  (realm {account.address.realm})\n"
         f"  fingerprint  {account.fingerprint}\n"
         f"  contact      {_contact(account)}\n"
-        f"  card         number {card.serial}, holds until {until}\n"
+        f"  card         number {card.serial}, holds until {until} ({rest})\n"
+        f"  identity key {key}\n"
+        f"  recovery     {saved}\n"
         f"  files        {account.home.identity_folder(account.address, account.handle)}\n"
+        f"{warned}"
     )
 
 

@@ -6,6 +6,8 @@ from ringline.cli.options import identity_option, json_option, locking_options, 
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
+from ringline.cli.recovery import export, restore
+from ringline.cli.rotate import revoke, rotate, succeed
 from ringline.protocol.errors import Family
 
 __all__ = ["command"]
@@ -13,7 +15,7 @@ __all__ = ["command"]
 
 @click.group("id", context_settings=SETTINGS)
 def command() -> None:
-    """Show your identities."""
+    """Show your identities; replace, call back, save and restore their keys."""
 
 
 @page(
@@ -33,7 +35,7 @@ def command() -> None:
 def show(
     own: str | None, relay: str, realm: str | None, passphrase_file: str | None, plain: bool, machine: bool
 ) -> None:
-    """Show handle, fingerprint and contact string of your identities; asks no relay."""
+    """Show handle, fingerprint, contact string and what runs out of your identities; asks no relay."""
     import time
 
     from ringline.cli.card import describe, sheet
@@ -50,9 +52,12 @@ def show(
             f"there is no identity for {address.base_url} in {home.root}",
             next_step="make one: ringline init --as NAME",
         )
-    lock = locking(home, address, own, passphrase_file, plain)
     now = time.time_ns() // 1_000_000
-    accounts = [Account.load(home, address, name, now, passphrase=lock.passphrase) for name in names]
+    accounts: list[Account] = []
+    for name in names:
+        # Each has a passphrase of its own, unless they are all in one file.
+        lock = locking(home, address, name, passphrase_file, plain)
+        accounts.append(Account.load(home, address, name, now, passphrase=lock.passphrase))
     if machine:
         write_document({"v": 1, "ok": True, "identities": [describe(account) for account in accounts]})
     else:
@@ -60,3 +65,8 @@ def show(
 
 
 command.add_command(show)
+command.add_command(rotate)
+command.add_command(succeed)
+command.add_command(revoke)
+command.add_command(export)
+command.add_command(restore)

@@ -1,14 +1,10 @@
 """Which relay, which own identity, and where its passphrase comes from."""
 
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-import click
-
+from ringline.cli.passphrase import passphrase_from
 from ringline.client import Account, Home, Passphrase, RelayAddress
-from ringline.client.home import read_private
 from ringline.protocol.errors import ConfigError
 
 __all__ = ["Locking", "locking", "open_account"]
@@ -35,20 +31,17 @@ def locking(
             raise ConfigError(
                 "--plain and --passphrase-file exclude each other", next_step="choose one of them"
             )
-        path = Path(passphrase_file)
-        return Locking(lambda: _first_line(path), False)
+        return Locking(passphrase_from(passphrase_file, _nothing), False)
 
-    def ask() -> str:
-        chosen = handle if handle is not None else home.default_handle(address)
-        # A slip of the finger at the first time would lock the keys for ever.
-        is_new = not home.agent_key_file(address, chosen).exists()
-        answer: str = click.prompt(
-            f"Passphrase of the keys of {chosen}", hide_input=True, err=True, confirmation_prompt=is_new
-        )
-        return answer
+    def chosen() -> str:
+        return handle if handle is not None else home.default_handle(address)
 
-    asks = sys.stdin.isatty() and sys.stderr.isatty()
-    return Locking(ask if asks else None, True if plain or address.is_local else None)
+    ask = passphrase_from(
+        None,
+        lambda: f"Passphrase of the keys of {chosen()}",
+        is_new=lambda: not home.agent_key_file(address, chosen()).exists(),
+    )
+    return Locking(ask, True if plain or address.is_local else None)
 
 
 def open_account(
@@ -63,10 +56,5 @@ def open_account(
     return Account.open(home, address, chosen, now, passphrase=lock.passphrase, plain=lock.plain)
 
 
-def _first_line(path: Path) -> str:
-    try:
-        return read_private(path).split("\n", 1)[0].rstrip("\r")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no file {path} with a passphrase", next_step="check --passphrase-file"
-        ) from None
+def _nothing() -> str:
+    return ""

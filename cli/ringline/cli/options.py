@@ -66,6 +66,12 @@ def locking_options(function: _F) -> _F:
         is_flag=True,
         help="Protect new key files by their mode 0600 alone. [default on a development relay]",
     )
+    descriptor = click.option(
+        "--passphrase-fd",
+        metavar="N",
+        type=click.IntRange(0),
+        help="Read that passphrase from this open file descriptor.",
+    )
     file = click.option(
         "--passphrase-file",
         metavar="FILE",
@@ -74,4 +80,17 @@ def locking_options(function: _F) -> _F:
         help="Read the passphrase of the key files from the first line of this file, which only you may "
         "read. [env RINGLINE_PASSPHRASE_FILE; default: ask on a terminal]",
     )
-    return file(plain(function))
+
+    @functools.wraps(function)
+    def run(*args: Any, passphrase_file: str | None, passphrase_fd: int | None, **others: Any) -> Any:
+        if passphrase_fd is not None:
+            # Not loaded by a command that needs no passphrase.
+            from ringline.cli.passphrase import named
+
+            # A file named by the environment is the usual one, and gives way.
+            source = click.get_current_context().get_parameter_source("passphrase_file")
+            told = passphrase_file if source is click.core.ParameterSource.COMMANDLINE else None
+            passphrase_file = named(told, passphrase_fd)
+        return function(*args, passphrase_file=passphrase_file, **others)
+
+    return file(descriptor(plain(run)))  # type: ignore[return-value]

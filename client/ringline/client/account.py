@@ -5,10 +5,13 @@ work. Prekeys come from a chain beside the operational key. All are in files of 
 which several processes of one person may use at a time.
 """
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
+
+from msgspec import UNSET
 
 from ringline.client.address import RelayAddress
 from ringline.client.generation import (
@@ -17,26 +20,30 @@ from ringline.client.generation import (
     Published,
     format_keys,
     generation_of,
+    generations_in,
     is_sealed,
     new_agent_keys,
-    parse_agent_keys,
     parse_identity_keys,
     read_published,
     write_published,
 )
 from ringline.client.home import Home, read_private, write_private
+from ringline.client.renewal import IdentityKey, Replacement, next_card
 from ringline.protocol import keyfile, token
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.envelope import Party
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.fingerprint import fingerprint
-from ringline.protocol.identity import SignedCard
+from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.prekeys import Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
 from ringline.protocol.shapes import KeysPublication, PrekeyPublication
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import PrivateKey, available_suites
 
-__all__ = ["RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
+__all__ = ["KEPT_IDENTITY", "RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
+
+KEPT_IDENTITY: Final = "identity.before.key"
+"""Where the identity key is kept that a succession replaces, until the succession is published."""
 
 RENEW_BEFORE_MS: Final = 30 * 86_400_000
 """A card is replaced when less of its life is left than this."""
@@ -76,6 +83,7 @@ class Account:
         self._passphrase = passphrase
         self._ring: dict[bytes, OwnKey] = {}
         self._ring_epoch = -1
+        self._stamp = self._look()
 
     @classmethod
     def open(
@@ -141,6 +149,8 @@ class Account:
         or locked and the passphrase does not open them.
         """
         path = home.agent_key_file(address, handle)
+        # Before the file is read: what is written meanwhile is then read once more.
+        stamp = _stamp_of(path)
         try:
             text = read_private(path)
         except FileNotFoundError:
@@ -149,12 +159,7 @@ class Account:
                 next_step=f"make it: ringline init --as {handle}",
             ) from None
         secret = passphrase() if is_sealed(path, text) and passphrase is not None else None
-        published = read_published(path.parent)
-        generations = [generation_of(parse_agent_keys(path, text, secret), published, now_ms)]
-        for older in sorted(path.parent.glob("agent.*.key"), reverse=True):
-            generations.append(
-                generation_of(parse_agent_keys(older, read_private(older), secret), published, now_ms)
-            )
+        generations = generations_in(path.parent, text, secret, now_ms)
         for generation in generations:
             card = generation.card
             if (card.realm, card.handle) != (address.realm, handle):
@@ -163,8 +168,10 @@ class Account:
                     f"not of {handle} in {address.realm}",
                     next_step="put it back to where it belongs",
                 )
-        known = published or Published([max(available_suites())])
-        return cls(home, address, handle, generations, known, secret)
+        known = read_published(path.parent) or Published([max(available_suites())])
+        account = cls(home, address, handle, generations, known, secret)
+        account._stamp = stamp
+        return account
 
     @classmethod
     def _create(
@@ -178,17 +185,7 @@ class Account:
         suites: Collection[int] | None,
     ) -> "Account":
         """Make the files; the lock is held."""
-        if passphrase is None and not (address.is_local if plain is None else plain):
-            raise ConfigError(
-                f"the keys of {handle} need a passphrase, or the decision to leave them unlocked",
-                next_step="give a passphrase, or say --plain to protect them by their file mode alone",
-            )
-        secret = passphrase() if passphrase is not None and not plain else None
-        if secret == "":
-            raise ConfigError(
-                "an empty passphrase protects nothing",
-                next_step="give a passphrase, or say --plain to leave the keys unlocked",
-            )
+        secret = cls.lock_of(address, handle, passphrase, plain)
         path = home.identity_key_file(address, handle)
         try:
             identity_keys = parse_identity_keys(path, read_private(path), lambda: secret or "")
@@ -202,6 +199,41 @@ class Account:
             home.agent_key_file(address, handle), format_keys(keys, secret, address, handle, now_ms)
         )
         return cls(home, address, handle, [generation_of(keys, published, now_ms)], published, secret)
+
+    @staticmethod
+    def lock_of(
+        address: RelayAddress, handle: str, passphrase: Passphrase | None, plain: bool | None
+    ) -> str | None:
+        """Return the passphrase that new key files get, None for none. Raises `ConfigError` as `create`."""
+        if passphrase is None and not (address.is_local if plain is None else plain):
+            raise ConfigError(
+                f"the keys of {handle} need a passphrase, or the decision to leave them unlocked",
+                next_step="give a passphrase, or say --plain to protect them by their file mode alone",
+            )
+        secret = passphrase() if passphrase is not None and not plain else None
+        if secret == "":
+            raise ConfigError(
+                "an empty passphrase protects nothing",
+                next_step="give a passphrase, or say --plain to leave the keys unlocked",
+            )
+        return secret
+
+    @property
+    def secret(self) -> str | None:
+        """The passphrase of the key files, None without one."""
+        return self._passphrase
+
+    def keys(self) -> tuple[keyfile.AgentKeys, ...]:
+        """Return the operational keys that are still needed, with their cards and chains, newest first."""
+        return tuple(generation.keys for generation in self._generations)
+
+    def note_exported(self) -> None:
+        """Note that a recovery file of the present identity was made."""
+        folder = self.home.identity_folder(self.address, self.handle)
+        with self.home.lock(folder):
+            self._published = read_published(folder) or self._published
+            self._published.exported = b64encode(self.ipk)
+            write_published(folder, self._published)
 
     @property
     def card(self) -> SignedCard:
@@ -217,6 +249,11 @@ class Account:
     def fingerprint(self) -> str:
         """The identity key as people compare it."""
         return fingerprint(self.ipk)
+
+    @property
+    def cards(self) -> tuple[SignedCard, ...]:
+        """The cards whose keys are still here, the current one first."""
+        return tuple(generation.keys.card for generation in self._generations)
 
     @property
     def party(self) -> Party:
@@ -266,6 +303,7 @@ class Account:
             card_sig=b64encode(self.card.signature),
             prekey=b64encode(prekey.prekey.encode()),
             prekey_sig=b64encode(prekey.signature),
+            succession=self._published.successions.get(str(self.card.card.serial), UNSET),
         )
 
     def prekey_publication(self, now_ms: int) -> PrekeyPublication:
@@ -284,32 +322,63 @@ class Account:
         return now_ms > self.card.card.not_after - RENEW_BEFORE_MS
 
     def renew(self, now_ms: int, passphrase: Passphrase | None = None) -> None:
-        """Replace card and operational key; the new ones are to be published next.
+        """Replace card and operational key if it is time; the new ones are to be published next.
 
-        What was sealed to the old prekeys can still be opened for as long as it may arrive. Raises
-        `ConfigError` when the identity key is not here or does not open.
+        Raises `ConfigError` when the identity key is not here or does not open.
+        """
+        path = self.home.identity_key_file(self.address, self.handle)
+        known = self._passphrase
+        unlock = passphrase or (None if known is None else lambda: known)
+
+        def make(card: Card) -> Replacement | None:
+            if not self.renewal_due(now_ms):
+                return None
+            return next_card(IdentityKey(path, unlock).read_for(card), card, now_ms)
+
+        self.replace(now_ms, make)
+
+    def replace(
+        self,
+        now_ms: int,
+        make: Callable[[Card], Replacement | None],
+        identity: tuple[Path, str | None] | None = None,
+    ) -> bool:
+        """Put in place what ``make`` makes of the current card; False when it makes nothing.
+
+        ``make`` runs while no other process can do the same. What was sealed to the old prekeys can still be
+        opened for as long as it may arrive. A new identity key is written to ``identity``: a file, and the
+        passphrase that locks it, if any. The old one is left beside it as ``identity.before.key``.
         """
         folder = self.home.identity_folder(self.address, self.handle)
-        path = self.home.identity_key_file(self.address, self.handle)
         with self.home.lock(folder):
             self._adopt(now_ms)
-            if not self.renewal_due(now_ms):
-                return
-            try:
-                text = read_private(path)
-            except FileNotFoundError:
-                raise ConfigError(
-                    f"the card of {self.handle} runs out, and the identity key is not at {path}",
-                    next_step="bring the identity key back for the renewal",
-                ) from None
-            identity_keys = parse_identity_keys(path, text, passphrase or (lambda: self._passphrase or ""))
             old = self._generations[0]
-            keys = new_agent_keys(identity_keys, self.address.realm, self.handle, old.card.serial + 1, now_ms)
+            made = make(old.card)
+            if made is None:
+                return False
+            if made.identity is not None:
+                path, secret = identity or (
+                    self.home.identity_key_file(self.address, self.handle),
+                    self._passphrase,
+                )
+                with contextlib.suppress(FileNotFoundError):
+                    write_private(path.with_name(KEPT_IDENTITY), read_private(path))
+                text = format_keys(made.identity, secret, self.address, self.handle, now_ms)
+                write_private(path, text)
+            if made.succession is not None:
+                self._published.successions[str(made.keys.card.card.serial)] = made.succession
+                write_published(folder, self._published)
             # The old keys first: after a crash here they are in two places, which does no harm.
-            self._save(folder / f"agent.{old.card.serial}.key", old.keys, now_ms)
-            self._save(folder / "agent.key", keys, now_ms)
-            self._generations.insert(0, generation_of(keys, self._published, now_ms))
+            # Nothing can be sealed to keys that were never published.
+            if old.published:
+                self._save(folder / f"agent.{old.card.serial}.key", old.keys, now_ms)
+            self._save(folder / "agent.key", made.keys, now_ms)
+            if not old.published:
+                self._generations.remove(old)
+            self._generations.insert(0, generation_of(made.keys, self._published, now_ms))
             self._ring_epoch = -1
+            self._stamp = self._look()
+        return True
 
     def note_published(self, prekey: str, now_ms: int) -> None:
         """Note that today's statement was published, and delete the secrets that are not needed any more.
@@ -331,10 +400,28 @@ class Account:
             }
             write_published(self.home.identity_folder(self.address, self.handle), self._published)
 
-    def refresh(self, now_ms: int) -> None:
-        """Take over what another process has renewed."""
+    def refresh(self, now_ms: int) -> bool:
+        """Take over what another process has renewed. Returns whether the card is another one now.
+
+        Raises `ConfigError` when the files cannot be read any more.
+        """
+        if self._look() == self._stamp:
+            return False
+        before = self.card
         with self.home.lock(self.home.identity_folder(self.address, self.handle)):
             self._adopt(now_ms)
+        return self.card != before
+
+    def signer(self, ipk: bytes) -> tuple[SignedCard, SigningKey]:
+        """Return the newest card of an own identity, and the operational key that it names.
+
+        An outcome is signed by the identity that was called, whichever has followed since (envelope §3.7).
+        Without a key of that identity, the current ones are returned.
+        """
+        for generation in self._generations:
+            if generation.card.ipk == ipk:
+                return generation.keys.card, generation.operational
+        return self.card, self.operational
 
     def own_key(self, kid: bytes, now_ms: int) -> OwnKey | None:
         """Return the private key that a ``kid`` (32 bytes) names; None if deleted, or never ours."""
@@ -356,6 +443,10 @@ class Account:
         self._generations = stored._generations
         self._published = stored._published
         self._ring_epoch = -1
+        self._stamp = stored._stamp
+
+    def _look(self) -> tuple[int, int] | None:
+        return _stamp_of(self.home.agent_key_file(self.address, self.handle))
 
     def _forget(self, now_ms: int) -> None:
         """Delete the secrets whose time is over (envelope §3.4); the lock is held."""
@@ -378,3 +469,12 @@ class Account:
 
     def _save(self, path: Path, keys: keyfile.AgentKeys, now_ms: int) -> None:
         write_private(path, format_keys(keys, self._passphrase, self.address, self.handle, now_ms))
+
+
+def _stamp_of(path: Path) -> tuple[int, int] | None:
+    """What tells that a file was written by another process."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

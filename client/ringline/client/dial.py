@@ -4,6 +4,7 @@ A mistake in the set-up shows at the first dial and is final then; whatever goes
 stood is a matter of waiting (protocol §2 "Close codes").
 """
 
+import asyncio
 import logging
 from email.message import Message
 from typing import Final, final
@@ -17,7 +18,7 @@ from ringline.client.exchange import Answer, unreachable
 from ringline.client.http import RelayHttp, problem_of
 from ringline.protocol import closes
 from ringline.protocol.closes import POLICY_REASONS, PROTOCOL_ERROR, may_reconnect, read_retry
-from ringline.protocol.errors import HttpProblem, RinglineError, TransportError, TrustError
+from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError, TrustError
 from ringline.protocol.limits import SUBPROTOCOL
 
 __all__ = ["CLOSE_S", "Dialler", "FinalError"]
@@ -49,6 +50,7 @@ class Dialler:
         self._max_bytes = max_bytes
         self._ping = ping
         self._ever_opened = False
+        self._card_id = b""
 
     async def dial(self) -> ClientConnection:
         """Return an open connection. Raises `FinalError`, or what may be retried."""
@@ -82,6 +84,7 @@ class Dialler:
 
     async def _dial_once(self) -> ClientConnection:
         address = self._http.address
+        self._card_id = self._http.account.card.card.id
         token = self._http.token("GET", self._path.partition("?")[0])
         socket = await _Connect(
             address.ws_url(self._path),
@@ -124,12 +127,26 @@ class Dialler:
         """Final at the first dial, where it is a mistake in the set-up; later on a matter of waiting."""
         return error if self._ever_opened else FinalError(error)
 
-    def why_closed(self, socket: ClientConnection) -> RinglineError:
+    async def why_closed(self, socket: ClientConnection) -> RinglineError:
         """Return what the end of a connection means. Raises `FinalError` for the final ones."""
         error = _closed(self._http.address.base_url, socket.close_code, socket.close_reason or "")
         if may_reconnect(socket.close_code):
             return error
+        if socket.close_code == closes.REVOKED and await self._has_other_card():
+            return TransportError(
+                "the card of the connection was revoked; the keys that have replaced it are used from now on",
+                retry_after_ms=0,
+            )
         raise FinalError(error)
+
+    async def _has_other_card(self) -> bool:
+        """Whether the card of the last log-in was replaced meanwhile, by this process or another."""
+        account = self._http.account
+        try:
+            await asyncio.to_thread(account.refresh, self._http.clock.own_ms())
+        except ConfigError:
+            return False
+        return account.card.card.id != self._card_id
 
 
 class _Connect(connect):
@@ -167,7 +184,7 @@ def _closed(url: str, code: int | None, reason: str) -> RinglineError:
             return TrustError(
                 "the relay closed the connection because this identity's keys were revoked",
                 code="revoked",
-                next_step="publish a new card, or a new identity: ringline init",
+                next_step="publish new keys, then start it again: ringline id rotate",
             )
         case closes.GOING_AWAY:
             return TransportError(f"the relay at {url} is going away", retry_after_ms=read_retry(reason))

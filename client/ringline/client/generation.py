@@ -3,6 +3,7 @@
 ``published.json`` beside the keys is no secret, but when secrets may be deleted depends on it.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from ringline.protocol.errors import ConfigError, KeyFileError
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
 from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
 from ringline.protocol.prekeys import Chain, epoch_at
+from ringline.protocol.shapes import SuccessionStatement
 from ringline.protocol.signing import SigningKey
 
 __all__ = [
@@ -25,11 +27,14 @@ __all__ = [
     "Published",
     "format_keys",
     "generation_of",
+    "generations_in",
     "is_sealed",
     "new_agent_keys",
     "parse_agent_keys",
     "parse_identity_keys",
+    "parse_keys",
     "read_published",
+    "split_keys",
     "write_published",
 ]
 
@@ -37,14 +42,23 @@ Passphrase: TypeAlias = Callable[[], str]
 """Where a passphrase comes from: a prompt, a file descriptor, a file. Asked at most once, when needed."""
 
 _PUBLISHED: Final = "published.json"
+_EPOCH: Final = re.compile(r"[0-9]{1,10}")
 _PUT_BACK: Final = "put it back to where it belongs"
 
 
-class Published(msgspec.Struct, forbid_unknown_fields=True):
-    """What was published: the suites of the prekeys, and by serial of the card when which epoch, Unix ms."""
+class Published(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What was published: the suites of the prekeys, and by serial of the card when which epoch, Unix ms.
+
+    ``successions`` are the statements to be published with a card, by its serial; ``exported`` is the
+    identity key, base64url, of which a recovery file was made last.
+    """
 
     suites: list[int]
     cards: dict[str, dict[str, int]] = msgspec.field(default_factory=dict[str, dict[str, int]])
+    successions: dict[str, SuccessionStatement] = msgspec.field(
+        default_factory=dict[str, SuccessionStatement]
+    )
+    exported: str | None = None
 
 
 @final
@@ -64,9 +78,18 @@ class Generation:
 
 
 def new_agent_keys(
-    identity: keyfile.IdentityKeys, realm: str, handle: str, serial: int, now_ms: int
+    identity: keyfile.IdentityKeys,
+    realm: str,
+    handle: str,
+    serial: int,
+    now_ms: int,
+    *,
+    commitment: bytes = NO_NEXT,
 ) -> keyfile.AgentKeys:
-    """Return a new operational key with a card of this serial, and a new chain."""
+    """Return a new operational key with a card of this serial, and a new chain.
+
+    ``commitment`` is that of the card before, which is repeated where the next identity key is kept apart.
+    """
     identity_key = SigningKey(identity.seed)
     operational = SigningKey.generate()
     following = identity.next_seed
@@ -79,7 +102,7 @@ def new_agent_keys(
         not_before=now_ms - CLOCK_SLACK_MS,
         not_after=now_ms - 2 * CLOCK_SLACK_MS + CARD_LIFE_MS,
         spk=operational.public,
-        next=NO_NEXT if following is None else next_commitment(SigningKey(following).public),
+        next=commitment if following is None else next_commitment(SigningKey(following).public),
     )
     chain = Chain.start(epoch_at(now_ms))
     return keyfile.AgentKeys(operational.seed, SignedCard.sign(card, identity_key), chain)
@@ -92,8 +115,27 @@ def generation_of(keys: keyfile.AgentKeys, published: Published | None, now_ms: 
         return Generation(keys, SigningKey(keys.seed), {keys.chain.epoch: now_ms})
     times = published.cards.get(str(keys.card.card.serial), {})
     return Generation(
-        keys, SigningKey(keys.seed), {int(epoch): time for epoch, time in times.items() if epoch.isdigit()}
+        keys,
+        SigningKey(keys.seed),
+        {int(epoch): time for epoch, time in times.items() if _EPOCH.fullmatch(epoch)},
     )
+
+
+def generations_in(folder: Path, text: str, secret: str | None, now_ms: int) -> list[Generation]:
+    """Return the generations of a folder, the newest first; ``text`` is that of its ``agent.key``.
+
+    Raises `ConfigError` when a file is damaged, does not open, or can be read by others.
+    """
+    published = read_published(folder)
+    current = parse_agent_keys(folder / "agent.key", text, secret)
+    found = [generation_of(current, published, now_ms)]
+    for older in folder.glob("agent.*.key"):
+        keys = parse_agent_keys(older, read_private(older), secret)
+        # After a crash the same keys may be in two files.
+        if keys.card != current.card:
+            found.append(generation_of(keys, published, now_ms))
+    found[1:] = sorted(found[1:], key=lambda generation: generation.card.serial, reverse=True)
+    return found
 
 
 def format_keys(
@@ -105,10 +147,37 @@ def format_keys(
     return keyfile.format_sealed(keys, secret, handle=handle, realm=address.realm, created_ms=now_ms)
 
 
+def split_keys(text: str) -> list[str]:
+    """Return the key files that were written one behind the other into one text; at least one, maybe none."""
+    parts: list[list[str]] = [[]]
+    has_keys = False
+    for line in text.splitlines(keepends=True):
+        starts = line.startswith(("#", "ringline-key "))
+        if starts and has_keys:
+            parts.append([])
+            has_keys = False
+        elif not starts and line.strip():
+            has_keys = True
+        parts[-1].append(line)
+    return ["".join(part) for part in parts]
+
+
 def is_sealed(path: Path, text: str) -> bool:
     """True when a key file needs a passphrase. Raises `ConfigError` when it is none."""
     try:
         return keyfile.is_sealed(text)
+    except KeyFileError as error:
+        raise _bad_file(path, error) from error
+
+
+def parse_keys(path: Path, text: str, passphrase: Passphrase | None) -> keyfile.Keys:
+    """Return what a key file of either kind holds; the passphrase is asked for if it is locked.
+
+    Raises `ConfigError`, with the path.
+    """
+    try:
+        secret = passphrase() if passphrase is not None and keyfile.is_sealed(text) else None
+        return keyfile.parse(text, secret)
     except KeyFileError as error:
         raise _bad_file(path, error) from error
 

@@ -145,6 +145,20 @@ class RelayHttp:
         await self._call("PUT", f"{self._own()}/prekeys", body=msgspec.json.encode(publication))
         await asyncio.to_thread(self.account.note_published, publication.prekey, self.clock.own_ms())
 
+    async def revoke(self, handle: str, statement: shapes.RevocationStatement) -> bool:
+        """Call a card of a handle back; False when it was before. No log-in: the statement proves itself.
+
+        Raises `HttpProblem` ``not_found`` for a card that the relay does not have, ``malformed`` for a
+        statement that does not hold.
+        """
+        path = f"/v1/handles/{handle}/revocations"
+        headers = dict(_HEADERS, **{"Content-Type": "application/json"})
+        body = msgspec.json.encode(statement)
+        answer = await exchange(self.address, "POST", path, headers=headers, body=body, tls=self._tls)
+        if answer.status not in (200, 201):
+            raise problem_of(self.address, f"POST {path}", answer)
+        return answer.status == 201
+
     async def policy(self) -> shapes.Policy:
         """Return who may reach the own handle."""
         return self._decode(await self._call("GET", f"{self._own()}/policy"), shapes.Policy)
@@ -247,7 +261,10 @@ class RelayHttp:
             # Another process of this identity may have renewed its card.
             await asyncio.to_thread(self.account.refresh, self.clock.own_ms())
             return True
-        if attempt == 1 and self.address.is_local:
+        account = self.account
+        # A card that was made here and whose publication was cut off logs nobody in.
+        unfinished = account.card.card.serial > 1 and not account.was_published
+        if attempt == 1 and (self.address.is_local or unfinished):
             await self.publish()
             return True
         return False

@@ -211,7 +211,7 @@ class Link:
                 socket.transport.abort()
             if (damaged := self.damaged - damaged_before) > 1:
                 _log.warning("that connection had %d frames that cannot be read", damaged)
-        return self._dialler.why_closed(socket)
+        return await self._dialler.why_closed(socket)
 
     async def _read(self, socket: ClientConnection) -> None:
         damaged = 0

@@ -113,6 +113,10 @@ class Opener:
         # 3. The own key, under the card with which it was published.
         own = self._account.own_key(key_id, self._clock.own_ms())
         if own is None:
+            # Sealed to keys, it may be, that another process of this identity has just published.
+            await asyncio.to_thread(self._account.refresh, self._clock.own_ms())
+            own = self._account.own_key(key_id, self._clock.own_ms())
+        if own is None:
             raise _Refused(
                 f"a call from {frame.from_} was refused: it is sealed to a key that is not here any more"
             )

@@ -22,9 +22,10 @@ def seal(account: Account, clock: RelayClock, tell: Tell) -> CallOutcome:
     """
     offer, end = tell.offer, tell.end
     assert end.json is not None
+    card, operational = account.signer(offer.own_ipk)
     context = OutcomeContext(
         realm=account.address.realm,
-        sender=Party(account.handle, offer.own_ipk, account.card.card.id),
+        sender=Party(account.handle, offer.own_ipk, card.card.id),
         recipient=Recipient(offer.handle, offer.from_ipk, offer.suite, offer.reply_public),
         mode=offer.mode,
         message_id=offer.message_id,
@@ -39,6 +40,6 @@ def seal(account: Account, clock: RelayClock, tell: Tell) -> CallOutcome:
         call_id=offer.call_id,
         terminal=end.terminal,
         terminal_reason=end.reason,
-        envelope=seal_outcome(context, end.json, account.operational),
+        envelope=seal_outcome(context, end.json, operational),
         lease_id=UNSET if tell.lease_id is None else tell.lease_id,
     )

@@ -36,6 +36,7 @@ from ringline.listener.effects import (
 from ringline.listener.floor import PATIENCE_MS
 from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
+from ringline.listener.keeping import KeyKeeper
 from ringline.listener.notes import Notes
 from ringline.listener.opening import Opener
 from ringline.listener.reception import Reception
@@ -44,7 +45,7 @@ from ringline.listener.session import Session
 from ringline.listener.waiting import WaitingRoom
 from ringline.listener.worker import Worker
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.errors import RinglineError, TransportError
+from ringline.protocol.errors import RinglineError
 from ringline.protocol.frames import Frame, IncomingCall, RelayToListener
 from ringline.protocol.instant import Instant
 from ringline.protocol.limits import ENVELOPE_SKEW_MS
@@ -123,6 +124,7 @@ class Service:
         meet = None if reception is None else reception.meet
         self._opener = Opener(account, peers, clock, catalogue.access, self._note, meet, room)
         self._room = room
+        self._keeper = KeyKeeper(account, http, clock, self._note)
         self._worker = Worker(self._ended, place, expose_errors=options.expose_errors)
         self._link = Link(http, self._path(), "relay_to_listener", self, backoff=options.backoff)
         self._tasks = Background("a task of the listener")
@@ -146,7 +148,7 @@ class Service:
         that waiting does not mend.
         """
         self._link.start()
-        keys = asyncio.get_running_loop().create_task(self._keep_keys())
+        keys = asyncio.get_running_loop().create_task(self._keeper.run(_KEYS_EVERY_S))
         if self._log is not None:
             self._tasks.start(self._log.watch(_LOOK_AT_LOG_S))
         if self._room is not None:
@@ -327,27 +329,6 @@ class Service:
     def _tick(self) -> None:
         self._timer = None
         self._feed(lambda: self._session.tick(self._now()))
-
-    async def _keep_keys(self) -> None:
-        """Publish the day's prekeys, and a new card in time (envelope §3.4, §7 "Rotation")."""
-        told = ""
-        while True:
-            await asyncio.sleep(_KEYS_EVERY_S)
-            now = self._clock.own_ms()
-            try:
-                if self._account.renewal_due(now):
-                    await asyncio.to_thread(self._account.renew, now)
-                    await self._http.publish()
-                elif self._account.rotation_due(now):
-                    await self._http.publish_prekeys()
-            except TransportError:
-                continue  # told by the connection already
-            except Exception as error:
-                # Whatever it is, it must not end the renewals: the day's keys would run out unseen.
-                text = str(error) if isinstance(error, RinglineError) else type(error).__name__
-                if text != told:
-                    told = text
-                    self._note(f"the keys could not be renewed: {text}")
 
 
 def _new_context_id() -> str:
