@@ -58,6 +58,9 @@ async def check_newest(http: RelayHttp) -> bool:
         shown = read_keys(account.address.realm, account.handle, keys).card
     except (HttpProblem, TrustError):
         return False
+    if shown.card.serial > account.card.card.serial:
+        # Another process here may have made it since.
+        await asyncio.to_thread(account.refresh, http.clock.own_ms())
     mine, theirs = account.card.card, shown.card
     if theirs.serial < mine.serial or theirs == mine:
         return True
@@ -78,9 +81,9 @@ async def rotate(
     relay raises otherwise, and then the new keys are here and are published with the next command.
     """
     account = http.account
+    known = account.card.card
     holds = await check_newest(http)
     now = http.clock.own_ms()
-    known = account.card.card
     # Whoever calls cards back, or has done so, means new keys whatever the time.
     one = holds and reason is None
 
@@ -108,13 +111,13 @@ async def succeed(
     its passphrase. Raises as `rotate` does.
     """
     account = http.account
+    known = account.card.card
     await check_newest(http)
     now = http.clock.own_ms()
-    known = account.card
     secret = None if place.passphrase is None else await asyncio.to_thread(place.passphrase)
 
     def make(card: Card) -> Replacement | None:
-        if card != known.card:
+        if card != known:
             return None
         following, old = identity.read_next(card)
         return next_identity(following, old, card, card.id, now)
