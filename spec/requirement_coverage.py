@@ -22,7 +22,7 @@ CASES: Final = Path("conformance") / "ringline" / "conformance" / "cases"
 
 VECTORS: Final = Path("spec") / "vectors"
 
-ENFORCED: Final[frozenset[str]] = frozenset({"relay"})
+ENFORCED: Final[frozenset[str]] = frozenset({"relay", "listener", "caller"})
 """The roles of which every MUST needs a case or a reason."""
 
 _SOURCES: Final = (".py", ".md", ".toml", ".ts", ".js", ".mjs")

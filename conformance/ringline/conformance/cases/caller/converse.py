@@ -77,14 +77,17 @@ async def each_conversation_has_a_correlation_id_of_its_own(stage: CallerStage) 
     check(len(ids) == 3, "three correlation ids", ids)
 
 
-@case(requirements=("RL-CONVERSE-013",))
+@case(requirements=("RL-CONVERSE-013", "RL-FRAME-027"))
 async def turns_run_one_after_the_other(stage: CallerStage) -> None:
     """A turn that is asked while another runs is sent when that one has ended."""
     scene = await Scene.set(stage)
     bob, context, talk = scene.peer(), fresh_context(), fresh_talk()
-    first_order, first = await turn(scene, bob, talk, "one")
+    first_order = await scene.call(bob, "one", conversation=talk)
+    first = await scene.request(first_order, bob)
     second_order = await scene.call(bob, "two", conversation=talk)
-    await bob.silence(0.4, "the first turn still runs")
+    await bob.silence(0.4, "the first turn waits for its first frame")
+    await first.status("working")
+    await bob.silence(0.2, "the first turn still runs")
     await first.send(first.outcome(reply("answer 1", context_id=context, turn=1)))
     await scene.replied(first_order, "answer 1")
     second = await scene.request(second_order, bob)

@@ -24,7 +24,7 @@ async def result(scene: Scene, receipt: str, end: str = "reply", **members: obje
 
 @case(requirements=("RL-IDEM-010", "RL-IDEM-011"))
 async def a_request_is_on_disk_before_it_is_sent(stage: CallerStage) -> None:
-    """A caller that dies right behind its durable request sends the very bytes again and opens the outcome."""
+    """A caller that dies right behind its durable request sends its bytes again and opens the outcome."""
     scene = await Scene.set(stage, own=True)
     bob = scene.peer()
     order = await scene.submit(bob, "once only", message_id=NAME)

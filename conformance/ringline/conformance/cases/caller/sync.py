@@ -28,7 +28,7 @@ async def a_status_may_come_in_any_order(stage: CallerStage) -> None:
     await scene.replied(order)
 
 
-@case(requirements=("RL-IDEM-011", "RL-TRANSPORT-042"))
+@case(requirements=("RL-IDEM-011",))
 async def a_lost_request_is_sent_again_as_it_was(stage: CallerStage) -> None:
     """When the connection breaks before the first answer, the same request comes again on another one."""
     scene = await Scene.set(stage)
@@ -74,7 +74,7 @@ async def a_forgotten_call_is_not_sent_again(stage: CallerStage) -> None:
     bob.nothing_more("it could run twice")
 
 
-@case(requirements=("RL-SYNC-036",))
+@case(requirements=("RL-FRAME-035",))
 async def what_was_too_old_is_sealed_afresh_once_at_most(stage: CallerStage) -> None:
     """A first sending that is answered `timeout` without `call_id` is sealed afresh once, or not at all."""
     scene = await Scene.set(stage)
@@ -89,7 +89,7 @@ async def what_was_too_old_is_sealed_afresh_once_at_most(stage: CallerStage) -> 
     check(said.get("code") == "timeout", "the end timeout", said)
 
 
-@case(requirements=("RL-FRAME-035", "RL-SYNC-036"))
+@case(requirements=("RL-FRAME-035",))
 async def what_was_sent_before_is_not_sealed_afresh(stage: CallerStage) -> None:
     """A repeated sending that is answered `timeout` without `call_id` may have run: no other comes."""
     scene = await Scene.set(stage)
