@@ -1,5 +1,6 @@
 """A listener's process, its state folder and the relay that the suite plays to it."""
 
+import asyncio
 import secrets
 import shutil
 import tempfile
@@ -39,6 +40,7 @@ class ListenerHouse:
         self._arguments = arguments
         self._patience = patience
         self._timeline = timeline
+        self._folders = [self.folder]
         self._lines: list[Line] = []
         self._processes: list[CommandProcess] = []
 
@@ -71,11 +73,22 @@ class ListenerHouse:
     async def start(self, folder: Path | None = None) -> None:
         """Start the subject on its folder, and wait until it listens. Raises `Unjudgeable`."""
         self.process = await self.spawn(folder)
+        ended = asyncio.create_task(self.process.process.wait())
+        dialling = asyncio.create_task(self.connected(self._patience.answer * _START))
+        await asyncio.wait({ended, dialling}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if not dialling.done():
+            # A process that is gone does not dial any more, and what it said tells why.
+            dialling.cancel()
+            raise self._silent("its process ends")
         try:
-            await self.connected(self._patience.answer * _START)
+            await dialling
         except Failed as error:
-            said = f"; it said:\n{self.process.said}" if self.process.said else ""
-            raise Unjudgeable(f"the listener does not connect: {error.actual}{said}") from None
+            raise self._silent(error.actual) from None
+
+    def _silent(self, why: str) -> Unjudgeable:
+        said = f"; it said:\n{self.process.said}" if self.process.said else ""
+        return Unjudgeable(f"the listener does not connect: {why}{said}")
 
     async def stop(self) -> None:
         """Have the process end in good order."""
@@ -88,6 +101,7 @@ class ListenerHouse:
     def copied(self) -> Path:
         """Return a copy of the state folder, as a backup would make it."""
         copy = Path(tempfile.mkdtemp(prefix="ringline-conformance-", dir=self.folder.parent))
+        self._folders.append(copy)
         shutil.copytree(self.folder, copy, dirs_exist_ok=True)
         return copy
 
@@ -133,7 +147,8 @@ class ListenerHouse:
         for line in self._lines:
             await line.dispose()
         await self.relay.__aexit__()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def __repr__(self) -> str:
         return f"ListenerHouse({self.handle})"
