@@ -1,14 +1,19 @@
 """The calls that this identity has made, as its own outbox knows them, without asking the relay."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
-from ringline.caller.claim import claim_of
+from ringline.caller.claim import claim_of, is_claim, read_claim
 from ringline.caller.effects import Ended, Refused, Withdrawn
-from ringline.caller.outbox import Stored
+from ringline.caller.outbox import Outbox, Stored
+from ringline.caller.receipt import Receipt
+from ringline.client.address import RelayAddress
+from ringline.client.home import Home
 from ringline.protocol.bodies import decode_outcome
+from ringline.protocol.errors import ConfigError
 
-__all__ = ["KeptCall", "KeptState", "kept_call", "state_after"]
+__all__ = ["KeptCall", "KeptState", "kept_call", "kept_receipt", "state_after"]
 
 KeptState: TypeAlias = Literal[
     "sealed",
@@ -89,3 +94,29 @@ def kept_call(stored: Stored) -> KeptCall:
         execute_by=stored.execute_by,
         acknowledged=stored.acked,
     )
+
+
+def kept_receipt(home: Home, address: RelayAddress, handle: str, call: str) -> Receipt:
+    """Return the receipt of a call of ``handle`` that was answered, without the relay and without a key.
+
+    ``call`` is what `claim_of` gave for it, or the relay's id. Raises `ConfigError` when no such call is
+    kept, or no answer to it.
+    """
+    path = home.outbox_file(address, handle)
+    stored = None
+    if path.exists():
+        with contextlib.closing(Outbox(home, path)) as outbox:
+            stored = outbox.find(*read_claim(call)) if is_claim(call) else outbox.find_call(call)
+    if stored is None:
+        raise ConfigError(
+            f"{handle} has no such call in its outbox",
+            still_true="Nothing was written.",
+            next_step="list what this identity has sent: ringline calls ls",
+        )
+    if stored.receipt is None:
+        raise ConfigError(
+            f"{stored.callee} has not answered this call, as far as is known here: there is nothing signed",
+            still_true="Nothing was written.",
+            next_step=f"fetch the answer first: ringline result {claim_of(stored.callee, stored.message_id)}",
+        )
+    return stored.receipt

@@ -10,6 +10,7 @@ from typing import final
 from ringline.protocol.envelope import sign_input
 from ringline.protocol.frames import Terminal
 from ringline.protocol.identity import Card, SignedCard
+from ringline.protocol.receipt import SignedOutcome
 from ringline.protocol.signing import verify
 
 __all__ = ["Receipt"]
@@ -33,6 +34,17 @@ class Receipt:
     """Over the card, by the identity key; 64 bytes."""
     opened_at: int
     """Unix ms."""
+
+    @property
+    def saved(self) -> SignedOutcome:
+        """It as a file for others: what was signed, without what only this side says."""
+        return SignedOutcome(
+            context=self.context,
+            answer=self.body,
+            signature=self.signature,
+            card=self.card,
+            card_signature=self.card_signature,
+        )
 
     def check(self) -> Card:
         """Verify both signatures and return the card of who signed.

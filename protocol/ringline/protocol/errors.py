@@ -15,6 +15,7 @@ The exception tree::
         TokenError                a log-in token that does not hold
         KeyFileError              a key file that cannot be read
         ContactError              a contact string that cannot be read
+        ReceiptError              a file that is no receipt
       CannotOpen                  a sealed envelope that does not open; no reason is given
       BadSignature                a signature that does not verify
       WeakKey                     a public key that must not be used
@@ -53,6 +54,7 @@ __all__ = [
     "MessageTooLarge",
     "PeerFailure",
     "ProtocolError",
+    "ReceiptError",
     "RelayError",
     "Retry",
     "RinglineError",
@@ -281,6 +283,12 @@ class ContactError(ProtocolError):
 
 class InviteError(ProtocolError):
     """An invite that cannot be read. Its text is never in the message: it holds a secret."""
+
+    default_code = "config"
+
+
+class ReceiptError(ProtocolError):
+    """A file that is no receipt, or of a version that is not known. It says nothing of anybody."""
 
     default_code = "config"
 

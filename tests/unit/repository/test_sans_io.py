@@ -29,6 +29,7 @@ PURE = (
     "ringline.protocol.merkle",
     "ringline.protocol.names",
     "ringline.protocol.prekeys",
+    "ringline.protocol.receipt",
     "ringline.protocol.shapes",
     "ringline.protocol.signing",
     "ringline.protocol.statements",
