@@ -145,6 +145,8 @@ async def conversation_stays_with_its_instance(stage: RelayStage) -> None:
     await scene.send_outcome(**ids)
     for kind in ("call_status", "call_status", "call_outcome"):
         await scene.caller.expect(kind)
+    # The other instance is the less busy one from here on.
+    await scene.started()
     other = await stage.listen_line(scene.bob, capacity=40)
     for _ in range(2):
         await scene.submit(correlation_id=correlation_id)

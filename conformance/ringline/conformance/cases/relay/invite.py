@@ -92,9 +92,10 @@ async def invite_that_does_not_hold_enrols_nobody(stage: RelayStage) -> None:
     answer = await stage.ask(alice, "DELETE", f"/v1/invites/{made['id']}")
     check(answer.status == 200, "200 for the withdrawal", str(answer))
     rival = Identity(handle=taken.handle, realm=taken.realm, offset_ms=taken.offset_ms)
+    good = await _issue(stage, alice)
     for invite, why in (
         (made["invite"], "a void invite"),
-        (f"{made['id']}.{'x' * 22}", "a secret that is made up"),
+        (f"{good['id']}.{'x' * 22}", "a secret that is made up"),
         (f"none.{'x' * 22}", "an invite that does not exist"),
         ("x" * 30, "what is no invite"),
     ):
