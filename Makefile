@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance node-peer enumeration autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance impostors node-peer enumeration autobahn clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ scale: $(VENV)/.developer  ## what a relay does with 100,000 queued calls, count
 
 conformance: $(VENV)/.developer  ## the conformance suite against a relay, on both edges
 	$(BIN)/python tests/conformance/run.py $(CONFORMANCE)
+
+impostors: $(VENV)/.developer  ## relays that break one rule each: exactly its cases must fail; IMPOSTORS=--short
+	$(BIN)/python tests/impostors/run.py $(IMPOSTORS)
 
 soak: $(VENV)/.developer  ## an hour of load in simulated time: nothing may grow; make soak SOAK=--short
 	$(BIN)/python tests/soak/run.py $(SOAK)
