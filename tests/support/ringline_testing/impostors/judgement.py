@@ -69,9 +69,9 @@ def cases_for(impostor: Impostor, every: Sequence[Case], *, wide: bool = False) 
     for chapter in {case.chapter for case in expected}:
         of_chapter = [case for case in every if case.chapter == chapter and case.level.value == "MUST"]
         at = min(number for number, case in enumerate(of_chapter) if case.id in impostor.cases)
-        others = [case for case in of_chapter[at:] + of_chapter[:at] if case.id not in impostor.cases]
+        others = of_chapter[at:] + of_chapter[:at]
         if not wide:
-            others = [case for case in others if not case.needs.bounds][:_NEIGHBOURS]
+            others = [case for case in others if not case.needs.bounds][: _NEIGHBOURS + 1]
         chosen |= {case.id for case in others}
     return [case for case in every if case.id in chosen]
 
@@ -116,7 +116,7 @@ async def judge(impostor: Impostor, cases: Sequence[Case], patience: Patience) -
             )
     except (OSError, TimeoutError) as error:
         return Finding(impostor=impostor, broken=f"{type(error).__name__}: {error}")
-    against = [result for result in done.results if result.counts_against(strict=True)]
+    against = [result for result in done.results if result.counts_against(strict=False)]
     failed = [result.case.id for result in against]
     return Finding(
         impostor=impostor,
