@@ -32,7 +32,7 @@ _SAMPLE: Final = 4
 _FIXED: Final = (
     "a message beyond the limit is read",
     "a log-in counts twice",
-    "another's call can be read",
+    "anybody reads a record",
     "a frame under a lease of old counts",
 )
 _PRINTED_WHY: Final = 400
