@@ -339,7 +339,8 @@ class Scene:
         def answering(asked: Asked) -> Told | None:
             if asked.method == "GET" and asked.path == path and not asked.query:
                 body = peer.identity.publication(**changes)
-                return 200, {"handle": peer.handle, "revoked": []} | body
+                shown: dict[str, Any] = {"handle": peer.handle, "revoked": list[str]()}
+                return 200, shown | body
             return before(asked)
 
         self.house.relay.answering = answering

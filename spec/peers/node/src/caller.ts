@@ -167,7 +167,10 @@ export class Caller {
         if (pending.mode === "sync") pending.callId ??= frame.call_id ?? "";
         this.note(`the relay says: ${frame.state ?? ""} (${frame.call_id ?? ""})`);
         if (signal?.aborted === true) cancel();
-      } else if (frame.type === "call_queued" && frame.message_id === pending.frame.message_id) {
+      } else if (frame.type === "call_queued") {
+        // RL-DURABLE-068
+        const { message_id, correlation_id, envelope } = pending.frame;
+        if (frame.message_id !== message_id || frame.correlation_id !== correlation_id || (frame.expires_at ?? 0) > (envelope?.exp ?? 0)) return undefined;
         pending.callId = frame.call_id ?? "";
         socket.close(1000);
       } else if (frame.type === "call_error" && (frame.call_id === undefined || frame.call_id === (pending.callId ?? frame.call_id))) {

@@ -96,6 +96,9 @@ async def a_receipt_for_another_message_is_none(stage: CallerStage) -> None:
         true_id, taken.call_id = taken.call_id, "not-the-call"
         await taken.queued(**lie)
         taken.call_id = true_id
+        # Were it taken for a receipt, the caller would have no use for the connection any more.
+        await bob.silence(0.3, "nothing was confirmed yet")
+        check(not order.ended or order.answer.result()["end"] == "local", "no receipt yet", "one")
         await taken.queued()
         said = await order.end(scene.patient * 2)
         if said["end"] == "local":

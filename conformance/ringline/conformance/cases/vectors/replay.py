@@ -60,11 +60,18 @@ def _asking(vector: dict[str, Any]) -> Callable[[VectorsStage], Awaitable[None]]
     return run
 
 
+def _vectors(data: bytes) -> list[dict[str, Any]]:
+    """The vectors of a file; none of one in another form, which is carried from elsewhere."""
+    content: Any = msgspec.json.decode(data)
+    try:
+        return msgspec.convert(content["vectors"], list[dict[str, Any]])
+    except (TypeError, KeyError):
+        return []
+
+
 def _register(folder: Path) -> None:
     for file in sorted(folder.glob("*.json")):
-        content: Any = msgspec.json.decode(file.read_bytes())
-        # What is carried from elsewhere has other forms.
-        for vector in content.get("vectors", ()) if isinstance(content, dict) else ():
+        for vector in _vectors(file.read_bytes()):
             chapter, _, name = vector["id"].partition(".")
             add(
                 Case(
