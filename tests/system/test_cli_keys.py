@@ -72,6 +72,7 @@ def begun(scene: Scene, message: str) -> bool:
 
 
 def identity(scene: Scene, name: str = "bob") -> dict[str, object]:
+    shown: dict[str, object]
     (shown,) = scene.document("id", "show", "--as", name)["identities"]
     return shown
 

@@ -193,15 +193,15 @@ async def strangers_store_half_of_the_calls(stage: RelayStage) -> None:
     await stage.set_policy(bob, offline=True, allow=[friend.handle for friend in friends])
     for callers, most in ((strangers, half), (friends, whole - half)):
         left = most
-        for caller in callers:
-            line = await stage.call_line(caller, bob.handle)
+        lines = [await stage.call_line(caller, bob.handle) for caller in callers]
+        for caller, line in zip(callers, lines, strict=True):
             for _ in range(min(each, left)):
                 await line.send(caller.request(delivery_mode="durable"))
                 await line.expect("call_queued")
                 left -= 1
         # The last of them has called less often than one may.
-        await line.send(callers[-1].request(delivery_mode="durable"))
-        await line.refused("busy")
+        await lines[-1].send(callers[-1].request(delivery_mode="durable"))
+        await lines[-1].refused("busy")
 
 
 @case(requirements=("RL-ADMIT-038",))
