@@ -111,7 +111,7 @@ def test_nobody_at_the_port_is_not_judged() -> None:
         (["relay", "--url", "http://127.0.0.1:7575/v1"], "no base URL"),
         (["relay", "--url", "http://127.0.0.1:99999"], "no URL"),
         (["relay", "--url", "http://127.0.0.1:1", "relay.sink"], "no case is named by 'relay.sink'"),
-        (["list", "nothing"], "no case is named by 'nothing'"),
+        (["list", "no-such-case"], "no case is named by 'no-such-case'"),
         (["relay", "--url", "http://127.0.0.1:1", "--seed", "x"], "--seed"),
     ],
 )
