@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ringline.client import Passphrase
-from ringline.client.home import read_private
 from ringline.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ringline.client import Passphrase
 
 __all__ = ["asks", "named", "passphrase_from", "secret_options"]
 
@@ -68,7 +69,7 @@ def named(file: str | None, descriptor: int | None) -> str | None:
 
 def passphrase_from(
     place: str | None, prompt: Callable[[], str], *, is_new: Callable[[], bool] = lambda: False
-) -> Passphrase | None:
+) -> "Passphrase | None":
     """Return where a passphrase comes from: ``place`` if given, else a terminal, else nowhere (None).
 
     ``prompt`` is the question; a new passphrase is asked twice. It is asked for once, however often it is
@@ -94,6 +95,9 @@ def _first_line(place: str) -> str:
     number = place.removeprefix(_DESCRIPTORS)
     if number != place and number.isascii() and number.isdecimal():
         return _first_line_of(int(number))
+    # Every help page comes through here, and needs none of it.
+    from ringline.client.home import read_private
+
     try:
         text = read_private(Path(place))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """What the two clients of a relay share: identity on disk, HTTP, log-in, connections, pinned keys."""
 
-from ringline.client.account import Account, OwnKey
+from ringline.client.account import Account
 from ringline.client.address import DEFAULT_RELAY, LOCAL_REALM, RelayAddress
 from ringline.client.background import Background
 from ringline.client.backoff import Backoff
@@ -10,6 +10,7 @@ from ringline.client.generation import Passphrase
 from ringline.client.home import Home
 from ringline.client.http import CancelAnswer, RelayHttp
 from ringline.client.keylog import KeyLog
+from ringline.client.keyring import OwnKey
 from ringline.client.link import Link, LinkUser
 from ringline.client.peers import Peer, Peers, Sender
 

@@ -5,9 +5,7 @@ work. Prekeys come from a chain beside the operational key. All are in files of 
 which several processes of one person may use at a time.
 """
 
-import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
@@ -22,12 +20,12 @@ from ringline.client.generation import (
     generation_of,
     generations_in,
     is_sealed,
-    new_agent_keys,
-    parse_identity_keys,
     read_published,
     write_published,
 )
-from ringline.client.home import Home, read_private, write_private
+from ringline.client.home import Home, read_private, stamp_of, write_private
+from ringline.client.identity_files import create_files, lock_of, write_replacement
+from ringline.client.keyring import OwnKey, ring_of
 from ringline.client.renewal import IdentityKey, Replacement, next_card
 from ringline.protocol import keyfile, token
 from ringline.protocol.encoding import b64decode, b64encode
@@ -38,24 +36,12 @@ from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.prekeys import Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
 from ringline.protocol.shapes import KeysPublication, PrekeyPublication
 from ringline.protocol.signing import SigningKey
-from ringline.protocol.suites import PrivateKey, available_suites
+from ringline.protocol.suites import available_suites
 
-__all__ = ["KEPT_IDENTITY", "RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
-
-KEPT_IDENTITY: Final = "identity.before.key"
-"""Where the identity key is kept that a succession replaces, until the succession is published."""
+__all__ = ["RENEW_BEFORE_MS", "Account", "OwnKey", "Passphrase"]
 
 RENEW_BEFORE_MS: Final = 30 * 86_400_000
 """A card is replaced when less of its life is left than this."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class OwnKey:
-    """A private key to open a request with, and the own card under which it was published."""
-
-    private: PrivateKey
-    card: SignedCard
 
 
 @final
@@ -150,7 +136,7 @@ class Account:
         """
         path = home.agent_key_file(address, handle)
         # Before the file is read: what is written meanwhile is then read once more.
-        stamp = _stamp_of(path)
+        stamp = stamp_of(path)
         try:
             text = read_private(path)
         except FileNotFoundError:
@@ -185,38 +171,9 @@ class Account:
         suites: Collection[int] | None,
     ) -> "Account":
         """Make the files; the lock is held."""
-        secret = cls.lock_of(address, handle, passphrase, plain)
-        path = home.identity_key_file(address, handle)
-        try:
-            identity_keys = parse_identity_keys(path, read_private(path), lambda: secret or "")
-        except FileNotFoundError:
-            identity_keys = keyfile.IdentityKeys(SigningKey.generate().seed, SigningKey.generate().seed)
-            write_private(path, format_keys(identity_keys, secret, address, handle, now_ms))
-        keys = new_agent_keys(identity_keys, address.realm, handle, 1, now_ms)
-        published = Published(sorted(suites) if suites is not None else [max(available_suites())])
-        write_published(path.parent, published)
-        write_private(
-            home.agent_key_file(address, handle), format_keys(keys, secret, address, handle, now_ms)
-        )
+        secret = lock_of(address, handle, passphrase, plain)
+        keys, published = create_files(home, address, handle, now_ms, secret, suites)
         return cls(home, address, handle, [generation_of(keys, published, now_ms)], published, secret)
-
-    @staticmethod
-    def lock_of(
-        address: RelayAddress, handle: str, passphrase: Passphrase | None, plain: bool | None
-    ) -> str | None:
-        """Return the passphrase that new key files get, None for none. Raises `ConfigError` as `create`."""
-        if passphrase is None and not (address.is_local if plain is None else plain):
-            raise ConfigError(
-                f"the keys of {handle} need a passphrase, or the decision to leave them unlocked",
-                next_step="give a passphrase, or say --plain to protect them by their file mode alone",
-            )
-        secret = passphrase() if passphrase is not None and not plain else None
-        if secret == "":
-            raise ConfigError(
-                "an empty passphrase protects nothing",
-                next_step="give a passphrase, or say --plain to leave the keys unlocked",
-            )
-        return secret
 
     @property
     def secret(self) -> str | None:
@@ -356,23 +313,15 @@ class Account:
             made = make(old.card)
             if made is None:
                 return False
-            if made.identity is not None:
-                path, secret = identity or (
-                    self.home.identity_key_file(self.address, self.handle),
-                    self._passphrase,
-                )
-                with contextlib.suppress(FileNotFoundError):
-                    write_private(path.with_name(KEPT_IDENTITY), read_private(path))
-                text = format_keys(made.identity, secret, self.address, self.handle, now_ms)
-                write_private(path, text)
-            if made.succession is not None:
-                self._published.successions[str(made.keys.card.card.serial)] = made.succession
-                write_published(folder, self._published)
-            # The old keys first: after a crash here they are in two places, which does no harm.
-            # Nothing can be sealed to keys that were never published.
-            if old.published:
-                self._save(folder / f"agent.{old.card.serial}.key", old.keys, now_ms)
-            self._save(folder / "agent.key", made.keys, now_ms)
+            write_replacement(
+                folder,
+                old,
+                made,
+                identity or (self.home.identity_key_file(self.address, self.handle), self._passphrase),
+                self._published,
+                lambda keys, secret: format_keys(keys, secret, self.address, self.handle, now_ms),
+                self._passphrase,
+            )
             if not old.published:
                 self._generations.remove(old)
             self._generations.insert(0, generation_of(made.keys, self._published, now_ms))
@@ -427,12 +376,7 @@ class Account:
         """Return the private key that a ``kid`` (32 bytes) names; None if deleted, or never ours."""
         today = epoch_at(now_ms)
         if self._ring_epoch != today:
-            ring: dict[bytes, OwnKey] = {}
-            for generation in reversed(self._generations):
-                last = max([today, *generation.published])
-                for key_id, private in generation.keys.chain.keyring(last, available_suites()).items():
-                    ring[key_id] = OwnKey(private, generation.keys.card)
-            self._ring, self._ring_epoch = ring, today
+            self._ring, self._ring_epoch = ring_of(self._generations, today), today
         return self._ring.get(kid)
 
     def _adopt(self, now_ms: int) -> None:
@@ -446,7 +390,7 @@ class Account:
         self._stamp = stored._stamp
 
     def _look(self) -> tuple[int, int] | None:
-        return _stamp_of(self.home.agent_key_file(self.address, self.handle))
+        return stamp_of(self.home.agent_key_file(self.address, self.handle))
 
     def _forget(self, now_ms: int) -> None:
         """Delete the secrets whose time is over (envelope §3.4); the lock is held."""
@@ -469,12 +413,3 @@ class Account:
 
     def _save(self, path: Path, keys: keyfile.AgentKeys, now_ms: int) -> None:
         write_private(path, format_keys(keys, self._passphrase, self.address, self.handle, now_ms))
-
-
-def _stamp_of(path: Path) -> tuple[int, int] | None:
-    """What tells that a file was written by another process."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns

@@ -20,6 +20,7 @@ from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
 from ringline.protocol.prekeys import Chain, epoch_at
 from ringline.protocol.shapes import SuccessionStatement
 from ringline.protocol.signing import SigningKey
+from ringline.protocol.suites import SUITES
 
 __all__ = [
     "Generation",
@@ -43,6 +44,7 @@ Passphrase: TypeAlias = Callable[[], str]
 
 _PUBLISHED: Final = "published.json"
 _EPOCH: Final = re.compile(r"[0-9]{1,10}")
+_EPOCHS_AHEAD: Final = 400
 _PUT_BACK: Final = "put it back to where it belongs"
 
 
@@ -117,7 +119,12 @@ def generation_of(keys: keyfile.AgentKeys, published: Published | None, now_ms: 
     return Generation(
         keys,
         SigningKey(keys.seed),
-        {int(epoch): time for epoch, time in times.items() if _EPOCH.fullmatch(epoch)},
+        {
+            int(epoch): time
+            for epoch, time in times.items()
+            # What no relay can have taken would have a chain computed for ages.
+            if _EPOCH.fullmatch(epoch) and int(epoch) <= epoch_at(now_ms) + _EPOCHS_AHEAD
+        },
     )
 
 
@@ -211,10 +218,13 @@ def _bad_file(path: Path, error: KeyFileError) -> ConfigError:
 def read_published(folder: Path) -> Published | None:
     """Return what was published from a folder; None when that is lost. Raises `ConfigError`."""
     try:
-        return msgspec.json.decode(read_private(folder / _PUBLISHED), type=Published)
+        found = msgspec.json.decode(read_private(folder / _PUBLISHED), type=Published)
+        if not set(found.suites) & set(SUITES):
+            raise ValueError("no suite that there is")
+        return found
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, RecursionError, ValueError):
         raise ConfigError(
             f"{folder / _PUBLISHED} is damaged",
             next_step=f"delete it; the keys are then published once more: rm {folder / _PUBLISHED}",

@@ -20,7 +20,7 @@ from ringline.client.address import RelayAddress
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.names import HANDLE_RULE, is_handle
 
-__all__ = ["Home", "locked", "read_private", "write_private"]
+__all__ = ["Home", "locked", "read_private", "stamp_of", "write_private"]
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
@@ -248,6 +248,15 @@ def write_private(path: Path, text: str) -> None:
             os.close(folder)
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def stamp_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells that a file was written anew; None when it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 @contextmanager

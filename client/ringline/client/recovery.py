@@ -23,6 +23,7 @@ from ringline.client.generation import (
     write_published,
 )
 from ringline.client.home import Home, read_private, write_private
+from ringline.client.identity_files import lock_of
 from ringline.client.renewal import IdentityKey
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError
@@ -153,7 +154,7 @@ def restore(
             _check_same(held.card.card, card)
             secret = held.secret
         else:
-            secret = Account.lock_of(address, card.handle, passphrase, plain)
+            secret = lock_of(address, card.handle, passphrase, plain)
         identity_file = home.identity_key_file(address, card.handle)
         if export.identity is not None and not identity_file.exists():
             text = format_keys(export.identity, secret, address, card.handle, now_ms)

@@ -8,8 +8,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final, final
 
-from ringline.client.account import KEPT_IDENTITY
 from ringline.client.http import RelayHttp
+from ringline.client.identity_files import KEPT_IDENTITY
 from ringline.client.keylog import KeyLog
 from ringline.client.renewal import (
     IdentityKey,
