@@ -275,9 +275,9 @@ def test_whatever_is_in_a_key_file_the_error_says_which_file_and_what_next(
         load(account, saved)
     except ConfigError as error:
         told.append(error)
-    for error in told:
-        assert error.next_step
-        assert "operational " not in str(error)
+    for refusal in told:
+        assert refusal.next_step
+        assert "operational " not in str(refusal)
 
 
 def damaged(content: bytes) -> st.SearchStrategy[bytes]:
