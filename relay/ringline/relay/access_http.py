@@ -77,6 +77,8 @@ class AccessRoutes:
         try:
             now = self._board.clock()
             body = await read(request, shapes.KeysPublication)
+            # Others from there may have come while it was on its way; from here on nobody comes between.
+            self._strangers.check_claim(subject, self._board.clock())
             # protocol §9: the keys first, then the log-in under the card that they belong to.
             offer = read_publication(body, realm=self._directory.realm, now=now)
             own = self._directory.continues(offer)
@@ -114,7 +116,7 @@ class AccessRoutes:
         parameters(request)
         await no_body(request)
         now = self._board.clock()
-        await self._registry.commit(lambda: self._enrolment.remove(handle, login.handle, now))
+        await self._registry.commit_for(login, now, lambda: self._enrolment.remove(handle, login.handle, now))
         self._board.remove(handle)
         return reply({"handle": handle})
 
@@ -125,8 +127,10 @@ class AccessRoutes:
         parameters(request)
         body = await read(request, shapes.InviteRequest)
         now, minted = self._board.clock(), self._mint()
-        await self._registry.commit(
-            lambda: Decision(self._directory.invites.issue(login.handle, body, minted, now), created=True)
+        await self._registry.commit_for(
+            login,
+            now,
+            lambda: Decision(self._directory.invites.issue(login.handle, body, minted, now), created=True),
         )
         made = shapes.InviteMade(
             id=minted.id, invite=minted.text, expires_at=now.wall + body.ttl_s * _SECOND_MS
@@ -151,7 +155,9 @@ class AccessRoutes:
         invite_id: str = request.path_params["invite_id"]
         now = self._board.clock()
         any_of = self._enrolment.is_admin(login.handle)
-        await self._registry.commit(
-            lambda: Decision(self._directory.invites.withdraw(invite_id, login.handle, now, any_of=any_of))
+        await self._registry.commit_for(
+            login,
+            now,
+            lambda: Decision(self._directory.invites.withdraw(invite_id, login.handle, now, any_of=any_of)),
         )
         return reply({"id": invite_id})

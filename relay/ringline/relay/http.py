@@ -196,19 +196,24 @@ class Routes:
         return reply(found)
 
     async def _put_prekeys(self, request: Request) -> Response:
-        handle = self._owner(request)
+        login = self._owner(request)
+        handle = login.handle
         body = await read(request, shapes.PrekeyPublication)
         now = self._board.clock()
-        await self._registry.commit(lambda: self._directory.publish_prekey(handle, body, now))
+        await self._registry.commit_for(login, now, lambda: self._directory.publish_prekey(handle, body, now))
         return reply(self._directory.published(handle))
 
     async def _get_policy(self, request: Request) -> Response:
-        return reply(self._directory.policy(self._owner(request)))
+        return reply(self._directory.policy(self._owner(request).handle))
 
     async def _put_policy(self, request: Request) -> Response:
-        handle = self._owner(request)
+        login = self._owner(request)
+        handle = login.handle
         policy = await read(request, shapes.Policy, limit=LARGE_BODY_BYTES)
-        decision = await self._registry.commit(lambda: self._directory.set_policy(handle, policy))
+        now = self._board.clock()
+        decision = await self._registry.commit_for(
+            login, now, lambda: self._directory.set_policy(handle, policy)
+        )
         if decision.changes:
             self._board.recheck(handle)
         return reply(self._directory.policy(handle))
@@ -340,13 +345,13 @@ class Routes:
             raise HttpProblem(code="unauthorized")
         return login
 
-    def _owner(self, request: Request) -> str:
-        """Return the handle of the path, whose owner asks; the query is empty."""
+    def _owner(self, request: Request) -> Login:
+        """Return the log-in of the path's owner, who asks; the query is empty."""
         login = self._login(request)
         handle = handle_of(request)
         check_owner(login, handle)
         parameters(request)
-        return handle
+        return login
 
 
 def _by_method(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:

@@ -14,6 +14,8 @@ from typing import Final, TypeVar, final
 import msgspec
 
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError
+from ringline.protocol.instant import Instant
+from ringline.relay.auth import Login
 from ringline.relay.directory import Decision, Directory
 from ringline.relay.keylog import unlogged
 from ringline.relay.store import Change, Store, StoreError
@@ -63,6 +65,20 @@ class Registry:
         """
         # In a task of its own: were the request given up between disk and memory, the two would part.
         return await asyncio.shield(asyncio.ensure_future(self._commit(decide)))
+
+    async def commit_for(self, login: Login, now: Instant, decide: Callable[[], Decision]) -> Decision:
+        """As `commit`, in the name of somebody who logged in before the body of his request was read.
+
+        Raises `HttpProblem` (401) when he was removed or his card called back since: a body that is held
+        back must not outlive the right to send it.
+        """
+
+        def decide_still() -> Decision:
+            if self.directory.login_card(login.handle, login.card_id, now) is None:
+                raise HttpProblem(code="unauthorized")
+            return decide()
+
+        return await self.commit(decide_still)
 
     async def _commit(self, decide: Callable[[], Decision]) -> Decision:
         async with self._writing:

@@ -80,6 +80,8 @@ class Strangers:
             read = ipaddress.ip_address(address)
         except ValueError:
             return False
+        if isinstance(read, ipaddress.IPv6Address) and read.ipv4_mapped is not None:
+            read = read.ipv4_mapped  # a socket of both families shows IPv4 so
         return any(read in network for network in self._trusted if network.version == read.version)
 
     def check_login(self, subject: str, now: Instant) -> None:

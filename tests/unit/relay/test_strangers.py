@@ -41,6 +41,7 @@ def test_an_ipv6_customer_has_one_budget_for_all_his_addresses(address: str, sub
         ("10.0.0.1", [], "10.0.0.1"),
         ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         ("fd00::1", ["2001:db8::1"], "2001:db8::/64"),
+        ("::ffff:10.0.0.1", ["198.51.100.1"], "198.51.100.1"),  # a relay on ``::``
     ],
 )
 def test_a_trusted_proxy_says_who_is_behind_it(remote: str, forwarded: list[str], subject: str) -> None:
