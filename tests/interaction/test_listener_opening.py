@@ -355,6 +355,18 @@ class TestHolding:
         inbox.decide("call-1", "once")
         assert isinstance(await holding.open(frame), Opened)
 
+    @pytest.mark.parametrize("mode", ["sync", "durable"])
+    async def test_the_word_on_one_call_is_none_on_another_that_the_relay_gives_its_id(
+        self, stage: Stage, holding: Opener, inbox: Inbox, mode: Literal["sync", "durable"]
+    ) -> None:
+        self.pin(stage, state="pending")
+        assert await holding.open(await stage.frame(mode="durable", life=DURABLE_LIFE_MS)) == Held()
+        inbox.decide("call-1", "once")
+        other = await holding.open(await stage.frame(mode=mode, message_id="2" * 32))
+        # A durable one waits for a word of its own; what becomes of the other is said under a seal.
+        assert other == Held() if mode == "durable" else isinstance(other, Opened)
+        assert not WaitingRoom(inbox, most=4, now=int, note=stage.notes.append).approves("call-1")
+
     async def test_a_sync_call_of_a_stranger_is_refused(
         self, stage: Stage, holding: Opener, inbox: Inbox
     ) -> None:

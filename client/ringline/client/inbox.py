@@ -30,7 +30,8 @@ _VERSION: Final = 1
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One call. ``ipk`` (base64url) is the key that the relay showed, or the known one when ``known``.
 
-    ``task`` is None when it was not opened, since nobody knows the caller. Times are Unix ms.
+    ``task`` is None when it was not opened, since nobody knows the caller. Times are Unix ms. ``sealed`` is
+    the SHA-256 of the ciphertext (base64url), since the relay chooses ``call_id``.
     """
 
     call_id: str
@@ -42,6 +43,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bytes: int
     task: str | None = None
     decision: Decision | UnsetType = UNSET
+    sealed: str = ""
 
     @property
     def is_open(self) -> bool:

@@ -89,7 +89,7 @@ class Catalogue:
     def __call__(self, request: Request, handle: str, call_id: str = "", /) -> Plan | Refusal:
         """See `Judge`."""
         try:
-            approved = self.access.is_approved(call_id)
+            approved = not self.access.is_blocked(handle) and self.access.is_approved(call_id)
             if not approved and not self.access.admits(handle):
                 return Refusal("blocked")
             granted = None if approved else self.access.tasks(handle)

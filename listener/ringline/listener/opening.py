@@ -100,6 +100,8 @@ class Opener:
 
     async def _open(self, frame: IncomingCall) -> Opened:
         envelope = frame.envelope
+        if self._room is not None:
+            self._room.recognise(frame)
         # 1. What the frame's types and patterns have left to check.
         if envelope.suite not in available_suites():
             raise _Refused(f"a call from {frame.from_} was refused: suite {envelope.suite} is not known here")

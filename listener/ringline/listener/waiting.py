@@ -1,6 +1,7 @@
 """Holding calls for their owner's word: which ones wait, and what he said of them."""
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import final
 
 from msgspec import UNSET
@@ -27,6 +28,12 @@ class WaitingRoom:
         self._now = now
         self._note = note
 
+    def recognise(self, frame: IncomingCall) -> None:
+        """Forget what was decided of a call of this id that is not this call: the relay chooses ids."""
+        before = self._inbox.find(frame.call_id)
+        if before is not None and before.sealed != _sealed(frame):
+            self._inbox.drop(frame.call_id)
+
     def holds(self, frame: IncomingCall, ipk: bytes, *, known: bool, task: str | None) -> bool:
         """Whether a call is to wait; False for one that was decided, is not durable, or finds no room."""
         if frame.delivery_mode != "durable" or frame.execute_by is UNSET:
@@ -44,7 +51,8 @@ class WaitingRoom:
             task=task,
             held_at=self._now(),
             execute_by=frame.execute_by,
-            bytes=len(frame.envelope.ct) * 3 // 4,
+            bytes=frame.envelope.size,
+            sealed=_sealed(frame),
         )
         if not self._inbox.hold(waiting, self._now()):
             return False
@@ -65,3 +73,7 @@ class WaitingRoom:
     def gone(self, call_id: str) -> None:
         """Note that a call is not here any more."""
         self._inbox.drop(call_id)
+
+
+def _sealed(frame: IncomingCall) -> str:
+    return b64encode(sha256(frame.envelope.ct.encode()).digest())

@@ -178,6 +178,14 @@ class TestContacts:
         access = Access(allow, contacts=book(pin(state=state)))
         assert access.admits("alice") is admitted
 
+    @pytest.mark.parametrize(("state", "runs"), [("pending", True), ("blocked", False)])
+    def test_a_block_wins_over_the_word_on_one_call(self, state: str, runs: bool) -> None:
+        catalogue = Catalogue(Access(frozenset(), contacts=book(pin(state=state))))
+        catalogue.add(make_task(review))
+        catalogue.access.approved = {"1"}.__contains__
+        assert isinstance(asked(catalogue, "1"), Errand) is runs
+        assert asked(catalogue, "2") == Refusal("blocked")
+
     def test_a_task_that_was_not_granted_is_as_good_as_none(self) -> None:
         catalogue = Catalogue(Access(frozenset(), contacts=book(pin(state="allowed", tasks=("review",)))))
         catalogue.add(make_task(review))

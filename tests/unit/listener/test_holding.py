@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ringline.client.account import Account
@@ -12,6 +13,7 @@ from ringline.client.home import Home
 from ringline.client.inbox import INBOX_ENTRIES, Inbox, Waiting
 from ringline.listener.waiting import WaitingRoom
 from ringline.protocol.errors import ConfigError
+from ringline.protocol.frames import Envelope, IncomingCall
 from ringline_testing.journals import NOW, Shelf
 from ringline_testing.talk import Talk, incoming, lease
 
@@ -149,6 +151,10 @@ class TestInbox:
         assert inbox.path.read_text() == damage
 
 
+def replace_ct(frame: IncomingCall, ct: str) -> Envelope:
+    return msgspec.structs.replace(frame.envelope, ct=ct)
+
+
 class TestRoom:
     def room(self, account: Account, most: int = 1) -> tuple[WaitingRoom, list[str]]:
         notes: list[str] = []
@@ -174,6 +180,20 @@ class TestRoom:
         room.holds(incoming("call-1", lease=L1), bytes(32), known=True, task="review")
         Inbox(account.home, account).decide("call-1", "denied")
         assert room.decided("call-1")
+        assert not room.approves("call-1")
+
+    def test_what_was_decided_of_one_call_says_nothing_of_another_under_its_id(
+        self, account: Account
+    ) -> None:
+        room, _ = self.room(account)
+        meant = incoming("call-1", lease=L1)
+        room.holds(meant, bytes(32), known=True, task="review")
+        Inbox(account.home, account).decide("call-1", "once")
+        room.recognise(meant)
+        assert room.approves("call-1")
+        # The relay chooses ids: it may well offer another's, and without having it wait.
+        other = msgspec.structs.replace(incoming("call-1"), envelope=replace_ct(meant, "AB"))
+        room.recognise(other)
         assert not room.approves("call-1")
 
     def test_a_sync_call_never_waits(self, account: Account) -> None:
