@@ -1,5 +1,6 @@
 """The page that ``--help`` shows: one sentence, examples, options, exit codes, and what to do next."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,11 @@ Exit = tuple[int, str] | tuple[Family, str]
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """What every command tells click."""
 
+# A relay's ids are 16 random bytes in base64url: one in 64 begins with a hyphen.
+_HYPHENED_ID: Final = re.compile(r"-[A-Za-z0-9_-]{21}")
+# No argument of a process can hold it, so it marks a word without being mistaken for a part of one.
+_MARK: Final = "\0"
+
 
 class Page(click.Command):
     """A command whose help page has examples, exit codes and a next command."""
@@ -22,6 +28,29 @@ class Page(click.Command):
     examples: Sequence[tuple[str, str]] = ()
     exits: Sequence[Exit] = ()
     then: str = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line; an id that begins with a hyphen is an id, not options."""
+        super().parse_args(ctx, self._marked(ctx, args))
+        for name, value in ctx.params.items():
+            if isinstance(value, str):
+                ctx.params[name] = value.removeprefix(_MARK)
+        return ctx.args
+
+    def _marked(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the words, each marked that click would take for an option though it is an id."""
+        options = [given for given in self.get_params(ctx) if isinstance(given, click.Option)]
+        names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
+        # What follows one of these is its value, whatever it begins with.
+        valued = {
+            name for option in options if not option.is_flag and not option.count for name in option.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        marked: list[str] = []
+        for before, word in zip(["", *args], args[:end], strict=False):
+            is_id = _HYPHENED_ID.fullmatch(word) and word not in names and before not in valued
+            marked.append(_MARK + word if is_id else word)
+        return marked + args[end:]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error that ends it names this page."""

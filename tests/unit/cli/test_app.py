@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ringline.cli.app import COMMANDS, LazyGroup, app
+from ringline.cli.app import COMMANDS, Invocation, LazyGroup, app
 from ringline.cli.page import Page
 from ringline.cli.version import VERSION
 from ringline_testing.checkout import ROOT
@@ -45,6 +45,56 @@ def pages() -> list[tuple[str, click.Command]]:
 
 
 PAGES = pages()
+
+
+NAMED_BY_ID = [
+    (words, command, given.name)
+    for words, command in PAGES
+    for given in command.params
+    if isinstance(given, click.Argument) and given.name in {"call", "call_id", "invite_id", "receipt"}
+]
+
+
+@pytest.mark.parametrize(
+    "id_", ["-AqTKrbuLdSQUC6Y8j4mzg", "--qTKrbuLdSQUC6Y8j4mzg", "-hhhhhhhhhhhhhhhhhhhhh"]
+)
+@pytest.mark.parametrize(
+    ("words", "command", "name"), NAMED_BY_ID, ids=[f"{words} {name}" for words, _, name in NAMED_BY_ID]
+)
+def test_an_id_that_begins_with_a_hyphen_is_no_option(
+    words: str, command: click.Command, name: str, id_: str
+) -> None:
+    for before, after in (([], []), (["--json"], []), ([], ["--json"]), (["--"], [])):
+        if "--json" in [*before, *after] and not any("--json" in given.opts for given in command.params):
+            continue
+        context = click.Context(command, info_name=words)
+        command.parse_args(context, [*before, id_, *after])
+        assert context.params[name] == id_
+
+
+def test_an_id_may_also_be_the_value_of_an_option_and_the_second_word() -> None:
+    found = dict(PAGES)
+    for line, expected in (
+        ("ringline call bob hello --id -AqTKrbuLdSQUC6Y8j4mzg", {"message_id": "-AqTKrbuLdSQUC6Y8j4mzg"}),
+        ("ringline receipt save -AqTKrbuLdSQUC6Y8j4mzg -", {"call": "-AqTKrbuLdSQUC6Y8j4mzg", "file": "-"}),
+    ):
+        words, command = next((words, found[words]) for words in found if line.startswith(f"{words} "))
+        context = click.Context(command, info_name=words, obj=Invocation())
+        command.parse_args(context, line.removeprefix(words).split())
+        assert expected.items() <= context.params.items()
+
+
+def test_a_mistyped_option_is_still_one() -> None:
+    command = dict(PAGES)["ringline cancel"]
+    for word in (
+        "-AqTK",
+        "--jsom",
+        "-AqTKrbuLdSQUC6Y8j4mz",
+        "-AqTKrbuLdSQUC6Y8j4mzgg",
+        "--colour=fffffffffffff",
+    ):
+        with pytest.raises(click.NoSuchOption):
+            command.parse_args(click.Context(command, info_name="ringline cancel"), [word])
 
 
 @pytest.mark.parametrize(("words", "command"), PAGES, ids=[words for words, _ in PAGES])
