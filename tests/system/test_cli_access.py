@@ -246,3 +246,27 @@ def let_everybody_through(scene: Scene, url: str) -> None:
     account = Account.load(Home(scene.home), address, "ada", wall_ms())
     policy = Policy(offline=True, accept="anyone", allow=[], block=[])
     asyncio.run(RelayHttp(address, account, RelayClock()).set_policy(policy))
+
+
+def test_what_the_relay_lets_through_is_shown_and_changed(ada: Scene, bob: Scene) -> None:
+    ada.start_relay()
+    bob.relay = ada.relay
+    listener = ada.start_listener("ada", "cat", options=("--offline",))
+    listener.stop()
+    shown = ada.document("policy", "--as", "ada")
+    assert (shown["accept"], shown["offline"], shown["allow"], shown["block"]) == ("anyone", True, [], [])
+    kept = bob.run("call", "ada", "hello", "--durable", "--no-wait")
+    assert kept.returncode == 0, kept.stderr
+    changed = ada.run("policy", "--as", "ada", "--no-offline")
+    assert changed.returncode == 0, changed.stderr
+    assert "durable calls  refused while nobody listens" in changed.stdout.decode()
+    assert bob.document("call", "ada", "hello", "--durable", "--no-wait")["error"]["code"] == "offline"
+    ada.run("policy", "--as", "ada", "--accept", "listed")
+    assert ada.document("policy", "--as", "ada")["accept"] == "listed"
+    assert bob.document("call", "ada", "hello", "--durable")["error"]["code"] == "unknown_handle"
+    # A listener that lets him in has the relay let him through again.
+    name = bob.document("id", "show")["identities"][0]["handle"]
+    ada.start_listener("ada", "cat", options=("--allow", name))
+    assert ada.document("policy", "--as", "ada")["allow"] == [name]
+    answered = bob.run("call", "ada", "hello")
+    assert (answered.returncode, answered.stdout) == (0, b"hello\n"), answered.stderr

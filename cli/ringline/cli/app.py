@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "invite": Command("ringline.cli.invite", "Invite somebody; see and withdraw invites."),
     "accept": Command("ringline.cli.accept", "Take up an invite."),
     "contacts": Command("ringline.cli.contacts", "Show who is known, and decide who may call."),
+    "policy": Command("ringline.cli.policy", "Show or change whom the relay lets through to you."),
     "inbox": Command("ringline.cli.inbox", "Decide on calls that wait for your word."),
     "init": Command("ringline.cli.init", "Make an identity and publish its keys."),
     "id": Command("ringline.cli.id", "Show identities; replace, call back and save their keys."),

@@ -441,9 +441,10 @@ class Listener:
     async def _let_in(self, http: RelayHttp) -> None:
         """Tell the relay whom to let through, and to keep calls, as far as that was asked for.
 
-        Off the development realm its default is nobody. All else of the policy stays as it is.
+        Where the policy accepts anyone, as on a development relay, nobody has to be named. All else of it
+        stays as it is.
         """
-        wanted = frozenset[str]() if self.address.is_local else self.access.allow or frozenset[str]()
+        wanted = self.access.allow or frozenset[str]()
         if not wanted and not self._offline:
             return
         policy = await http.policy()
