@@ -113,7 +113,8 @@ def test_every_command_has_a_full_page(words: str, command: click.Command) -> No
 
 @pytest.mark.parametrize(("words", "command"), PAGES, ids=[words for words, _ in PAGES])
 def test_every_example_parses(words: str, command: click.Command) -> None:
-    known = {option for param in command.params if isinstance(param, click.Option) for option in param.opts}
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    known = {name for option in options for name in (*option.opts, *option.secondary_opts)}
     assert isinstance(command, Page)
     for _, line in command.examples:
         own = line.split(words, 1)[-1].split(" --run ")[0].split("|")[0]
