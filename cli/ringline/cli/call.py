@@ -171,7 +171,7 @@ def command(
     args = _arguments(arguments)
     invocation.peer, invocation.task = handle, task
     message = read_message(text, file, needed=task is None)
-    calling = Calling(chosen, contacts=known, trust_new=True if trust_new else None)
+    calling = Calling(chosen, new=True, contacts=known, trust_new=True if trust_new else None)
     report = calling.report
 
     async def call() -> None:

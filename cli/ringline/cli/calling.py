@@ -12,7 +12,7 @@ from ringline.cli.options import identity_option, json_option, locking_options, 
 
 if TYPE_CHECKING:
     from ringline.caller import AsyncCaller
-    from ringline.client import RelayAddress
+    from ringline.client import Home, RelayAddress
     from ringline.protocol.contact import Contact
 
 __all__ = ["Calling", "Chosen", "calling_options"]
@@ -78,9 +78,18 @@ class Calling:
     """One run of a command of a calling identity: its report, what was noted, and its caller."""
 
     def __init__(
-        self, chosen: Chosen, *, contacts: "Iterable[Contact]" = (), trust_new: bool | None = None
+        self,
+        chosen: Chosen,
+        *,
+        new: bool = False,
+        contacts: "Iterable[Contact]" = (),
+        trust_new: bool | None = None,
     ) -> None:
-        """Find out how the keys are locked; nothing is read or sent yet. Raises `ConfigError`."""
+        """Find out how the keys are locked; nothing is sent yet.
+
+        ``new``: an identity that is not there yet is made; the others ask about calls, and without an
+        identity there are none. Raises `ConfigError`.
+        """
         from ringline.cli.identity import locking
         from ringline.cli.report import open_report
         from ringline.client import Home
@@ -89,7 +98,10 @@ class Calling:
         self._address = chosen.address()
         self._contacts = tuple(contacts)
         self._trust_new = trust_new
-        self._lock = locking(Home.default(), self._address, chosen.own, chosen.passphrase_file, chosen.plain)
+        home = Home.default()
+        if not new:
+            _require(home, self._address, chosen.own)
+        self._lock = locking(home, self._address, chosen.own, chosen.passphrase_file, chosen.plain)
         self.report = open_report(machine=chosen.machine)
         self.notes: list[str] = []
         """What was told meanwhile; for the document of ``--json``."""
@@ -123,3 +135,17 @@ class Calling:
                 return await get(caller)
 
         return asyncio.run(ask())
+
+
+def _require(home: "Home", address: "RelayAddress", handle: str | None) -> None:
+    """Raise `ConfigError` when the identity that is asked about, or any, is not in this folder."""
+    from ringline.protocol.errors import ConfigError
+
+    handles = home.handles(address)
+    if handles and (handle is None or handle in handles):
+        return
+    who = "no identity" if handle is None else f"no identity {handle}"
+    raise ConfigError(
+        f"there is {who} for {address.base_url} in {home.root}, so no call was made from here",
+        next_step="check --relay, --as and RINGLINE_HOME",
+    )

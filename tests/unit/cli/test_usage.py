@@ -183,3 +183,20 @@ def test_the_numbers_of_the_pages_are_those_of_the_libraries() -> None:
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             main(words)
         assert number in " ".join(shown.getvalue().split()), words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("calls", "ls"),
+        ("calls", "show", "rcpt_bob_189224a35c9a03ae2289fd2832c647b2"),
+        ("result", "rcpt_bob_189224a35c9a03ae2289fd2832c647b2"),
+        ("cancel", "AqTKrbuLdSQUC6Y8j4mzgg"),
+        ("cancel", "AqTKrbuLdSQUC6Y8j4mzgg", "--as", "bob"),
+    ],
+)
+def test_to_ask_about_calls_makes_no_identity(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert "no call was made from here" in refused(capsys, *words)
+    assert not Path("home").exists()
