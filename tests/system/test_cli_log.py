@@ -58,7 +58,7 @@ def test_a_whole_log_is_read_and_nothing_contradicts(scene: Scene) -> None:
     assert re.search(r"^  entries +2, root [A-Za-z0-9_-]{43}$", text, re.MULTILINE)
     assert re.search(r"^  holds +2 cards of 2 handles, 0 successions, 0 revocations$", text, re.MULTILINE)
     assert re.search(r"^  yours +entry 1$", text, re.MULTILINE)
-    assert re.search(r"^  pinned +2 ", text, re.MULTILINE)
+    assert re.search(r"^  pinned +2 of the 2 ", text, re.MULTILINE)
     assert text.endswith("✓ nothing contradicts\n")
     document = json.loads(scene.run("log", "verify", "--as", "alice", "--json").stdout)
     assert document["ok"]

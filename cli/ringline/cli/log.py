@@ -238,7 +238,7 @@ def _sheet(log: "KeyLog", account: "Account", report: "LogReport") -> str:
         ("holds", f"{audit.cards:,} cards of {audit.handles:,} handles, "
          f"{audit.successions:,} successions, {audit.revocations:,} revocations"),
         ("yours", ", ".join(f"entry {number}" for number in report.own) or f"no card of {account.handle}"),
-        ("pinned", f"{report.pinned:,} of your peers' cards are in it"),
+        ("pinned", f"{report.pinned:,} of the {report.pins:,} peers whose key is pinned here are in it"),
     ]  # fmt: skip
     if before is not None:
         rows[2] = ("continues", f"the {before.size:,} that were seen on {_time(before.at)}")
@@ -265,6 +265,7 @@ def _document(log: "KeyLog", account: "Account", report: "LogReport") -> dict[st
         "successions": report.audit.successions,
         "revocations": report.audit.revocations,
         "own_entries": report.own,
+        "pins": report.pins,
         "pinned": report.pinned,
     }
 

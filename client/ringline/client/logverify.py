@@ -13,7 +13,7 @@ from ringline.client.contacts import Pin
 from ringline.client.keylog import KeyLog
 from ringline.client.logaudit import LogAudit
 from ringline.client.loghistory import LogHistory, Said, said_by
-from ringline.client.logstate import Seen
+from ringline.client.logstate import Seen, SeenCard
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError, LogError
 from ringline.protocol.fingerprint import fingerprint
@@ -37,8 +37,10 @@ class LogReport:
     audit: LogAudit
     own: list[int] = field(default_factory=list[int])
     """The entries that are cards of the own handle."""
+    pins: int = 0
+    """Peers whose key is pinned here."""
     pinned: int = 0
-    """Pinned cards that the log bears out."""
+    """Those of them whose pinned card, or key when no card was seen yet, the log bears out."""
     findings: list[str] = field(default_factory=list[str])
     """What is wrong, a sentence each."""
 
@@ -66,13 +68,28 @@ async def verify_log(log: KeyLog, realm: str, own: str, pins: Iterable[Pin]) -> 
         if card.handle == own:
             report.own.append(card.number)
     await log.check_all_own()
-    known = {card.card_id for card in cards}
+    _compare(report, cards, pins)
+    return report
+
+
+def _compare(report: LogReport, cards: Iterable[SeenCard], pins: Iterable[Pin]) -> None:
+    """Compare the log with what is pinned: with the card, or after an invite with the key alone."""
+    known: set[bytes] = set()
+    keys: dict[str, set[bytes]] = {}
+    for card in cards:
+        known.add(card.card_id)
+        keys.setdefault(card.handle, set()).add(card.ipk)
     for pin in pins:
-        if pin.card_id in known:
+        report.pins += 1
+        logged = keys.get(pin.handle, set())
+        if pin.card_id in known or (pin.card_id is None and pin.ipk in logged):
             report.pinned += 1
         elif pin.card_id is not None:
             report.findings.append(f"the card of {pin.handle} that is pinned here is not in the log")
-    return report
+        elif logged:
+            report.findings.append(
+                f"the log has cards of {pin.handle}, but none with the key that is pinned here"
+            )
 
 
 async def _read(history: LogHistory, seen: Seen, report: LogReport) -> tuple[Said, Frontier]:

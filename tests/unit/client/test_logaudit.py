@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ringline.client.contacts import Pin
 from ringline.client.logaudit import LogAudit
 from ringline.client.logverify import describe_entry, verify_log
 from ringline.protocol.errors import ConfigError, LogForked
@@ -121,7 +122,7 @@ async def test_a_log_that_holds_is_reported_with_what_it_says_of_the_reader(rela
     relay.honest.publish(alice.owner)
     await alice.peers.resolve("bob")
     report = await verify_log(alice.log, REALM, "alice", alice.contacts.pins())
-    assert (report.findings, report.own, report.pinned) == ([], [1], 1)
+    assert (report.findings, report.own, report.pins, report.pinned) == ([], [1], 1, 1)
     assert report.before is not None
     assert (report.before.size, report.seen.size) == (2, 2)
 
@@ -136,6 +137,22 @@ async def test_a_pinned_card_that_the_log_does_not_have_is_found(relay: LogRelay
     alice.peers._log = None
     await alice.peers.resolve("mallory")
     assert await verified(alice) == (["the card of mallory that is pinned here is not in the log"], [])
+
+
+async def test_a_key_that_was_pinned_without_a_card_is_looked_for_too(relay: LogRelay) -> None:
+    alice = await relay.client()
+    bob = relay.owner("bob")
+    relay.honest.publish(bob)
+    alice.contacts.update(REALM, "bob", lambda _: Pin(REALM, "bob", bob.identity.public, "invite", 1))
+    alice.contacts.update(REALM, "carol", lambda _: Pin(REALM, "carol", bob.identity.public, "invite", 1))
+    report = await verify_log(alice.log, REALM, "alice", alice.contacts.pins())
+    # Nothing is known of carol, which is no contradiction.
+    assert (report.findings, report.pins, report.pinned) == ([], 2, 1)
+    relay.honest.publish(relay.owner("carol"))
+    assert await verified(alice) == (
+        ["the log has cards of carol, but none with the key that is pinned here"],
+        [],
+    )
 
 
 async def test_an_old_foreign_card_is_an_alarm_when_the_whole_log_is_read(relay: LogRelay) -> None:
