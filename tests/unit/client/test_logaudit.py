@@ -1,6 +1,7 @@
 """A whole log is read, and what no honest relay appends is found."""
 
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,12 +140,24 @@ async def test_a_pinned_card_that_the_log_does_not_have_is_found(relay: LogRelay
     assert await verified(alice) == (["the card of mallory that is pinned here is not in the log"], [])
 
 
+def _unseen(pin: Pin, before: Pin | None) -> Pin:
+    assert before is None
+    return pin
+
+
 async def test_a_key_that_was_pinned_without_a_card_is_looked_for_too(relay: LogRelay) -> None:
     alice = await relay.client()
     bob = relay.owner("bob")
     relay.honest.publish(bob)
-    alice.contacts.update(REALM, "bob", lambda _: Pin(REALM, "bob", bob.identity.public, "invite", 1))
-    alice.contacts.update(REALM, "carol", lambda _: Pin(REALM, "carol", bob.identity.public, "invite", 1))
+    for handle in ("bob", "carol"):
+        alice.contacts.update(
+            REALM,
+            handle,
+            partial(
+                _unseen,
+                Pin(realm=REALM, handle=handle, ipk=bob.identity.public, source="invite", first_seen=1),
+            ),
+        )
     report = await verify_log(alice.log, REALM, "alice", alice.contacts.pins())
     # Nothing is known of carol, which is no contradiction.
     assert (report.findings, report.pins, report.pinned) == ([], 2, 1)
