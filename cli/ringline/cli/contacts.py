@@ -47,7 +47,7 @@ def command() -> None:
 @desk_options(_WHOSE)
 def ls(where: Where) -> None:
     """List who is known, with key and whether he may call."""
-    from ringline.cli.peer_sheet import describe_peer, grants
+    from ringline.cli.peer_sheet import describe_peer, standing
 
     desk = where.open()
     pins = [pin for pin in desk.contacts.pins() if pin.realm == desk.address.realm]
@@ -63,7 +63,7 @@ def ls(where: Where) -> None:
         label = f'  "{shown_line(pin.label)}"' if pin.label else ""
         write_text(
             f"{_MARKS[pin.state]} {pin.handle:<{width}}  {pin.fingerprint}{label}\n"
-            f"  {'':<{width}}  {pin.state}: {grants(pin)}\n"
+            f"  {'':<{width}}  {standing(pin)}\n"
         )
 
 

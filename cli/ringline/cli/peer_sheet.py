@@ -9,7 +9,7 @@ from ringline.client.contacts import Pin
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.fingerprint import safety_number
 
-__all__ = ["describe_peer", "grant_words", "grants", "peer_sheet"]
+__all__ = ["describe_peer", "grant_words", "grants", "peer_sheet", "standing"]
 
 _HOW: Final = {
     "contact": "by a contact string",
@@ -61,6 +61,15 @@ def grants(pin: Pin) -> str:
     if pin.state == "blocked":
         return "no, he is blocked"
     return grant_words(pin.tasks, pin.calls_per_hour)
+
+
+def standing(pin: Pin) -> str:
+    """Return the same as a line of a list."""
+    if pin.state == "pending":
+        return "pending: may not call you, that was not decided yet"
+    if pin.state == "blocked":
+        return "blocked: may not call you"
+    return f"allowed: {grants(pin)}"
 
 
 def grant_words(tasks: tuple[str, ...] | None, calls_per_hour: int | None) -> str:

@@ -274,6 +274,7 @@ class Service:
             return
         if self._link.send(frame):
             _log.info("call %s ended: %s", tell.offer.call_id, tell.end.reason)
+            self._note(f"answered {tell.offer.handle}: {tell.end.reason}  call {tell.offer.call_id}")
 
     async def _open(self, frame: IncomingCall) -> None:
         opened: Opened | Unchecked | Held | None
