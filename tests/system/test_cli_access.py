@@ -73,6 +73,7 @@ def test_two_computers_two_commands_each(ada: Scene, bob: Scene) -> None:
     assert mine["calls_per_hour"] == 30
     assert his["state"] == "pending"
     listener.says(f"{name} has taken up your invite and is let in: every task; 30 calls an hour")
+    listener.says(rf"answered {name}: completed  call [\w-]+")
 
 
 def test_on_a_closed_relay_the_invited_get_in_and_nobody_else(ada: Scene, bob: Scene) -> None:
