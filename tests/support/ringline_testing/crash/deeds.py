@@ -64,13 +64,17 @@ def run_deed(
         given = dict(members)
         who = given.pop("who", "alice")
         try:
-            async with AsyncCaller(who, relay=url, note=lambda text: None) as caller:
+            async with AsyncCaller(who, relay=url, note=_say) as caller:
                 return Said(0, facts=await DEEDS[deed](caller, told, **given) or {})
         except RinglineError as error:
             return Said(error.exit_code, error.code)
 
     said = _by_command(url, **members) if deed == "command" else asyncio.run(perform())
     told.send(said)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 async def _enrol(caller: "AsyncCaller", told: Connection) -> None:

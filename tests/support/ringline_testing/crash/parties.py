@@ -32,9 +32,11 @@ GO: Final = "go"
 
 
 def settle_in(environment: Mapping[str, str], log: Path) -> None:
-    """Make this fresh process one of the stage: its variables, and its standard error in a file."""
+    """Make this fresh process one of the stage: its variables, and all that it prints in a file."""
     os.environ.update(environment)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, f"--- process {os.getpid()}\n".encode())
+    os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
 

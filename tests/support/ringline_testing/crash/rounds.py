@@ -32,6 +32,8 @@ _SETTINGS: Final = {
     "BACK_OFF_MS": "50",
 }
 
+_PRINTED: Final = 40
+
 # What stands now, to be taken down by whoever breaks the run off.
 _stages: Final[dict[str, Stage]] = {}
 _broken_off: Final = threading.Event()
@@ -47,7 +49,7 @@ class Run:
     seconds: float = 0.0
     ends: dict[str, str] = field(default_factory=dict[str, str])
     wrong: list[str] = field(default_factory=list[str])
-    kept: Path | None = None
+    diary: list[str] = field(default_factory=list[str])
 
     def line(self) -> str:
         """Return the row of the table."""
@@ -64,20 +66,41 @@ def say(*lines: str) -> None:
     sys.stdout.flush()
 
 
+@contextlib.contextmanager
+def _stage(run: Run, template: Template, folder: Path) -> Generator[Stage]:
+    """Set the stage of a cell. Whatever comes of it, what happened on it is in ``run`` afterwards."""
+    story = STORIES[run.cell.story]
+    with Stage.copy(
+        template,
+        folder,
+        settings=_SETTINGS | dict(story.settings),
+        faults=run.cell.faults,
+        chance=random.Random(run.seed),
+        capacity=story.capacity,
+    ) as stage:
+        _stages[run.cell.name] = stage
+        try:
+            yield stage
+        finally:
+            del _stages[run.cell.name]
+            run.wrong += stage.unexplained
+            run.diary = stage.diary
+
+
+def _printed(folder: Path) -> Generator[str]:
+    """Yield the last lines that each party printed."""
+    for file in sorted(folder.glob("*.log")):
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        yield f"{file.name}, {len(lines)} lines:"
+        yield from (f"  {line}" for line in lines[-_PRINTED:])
+
+
 def run_cell(run: Run, template: Template, folder: Path) -> None:
     """Play a cell on a stage of its own; what was wrong is in ``run`` then, with the folder."""
     cell, story = run.cell, STORIES[run.cell.story]
     began = time.monotonic()
     try:
-        with Stage.copy(
-            template,
-            folder,
-            settings=_SETTINGS | dict(story.settings),
-            faults=cell.faults,
-            chance=random.Random(run.seed),
-            capacity=story.capacity,
-        ) as stage:
-            _stages[run.cell.name] = stage
+        with _stage(run, template, folder) as stage:
             play = Play(stage)
             stage.up("relay")
             for step in story.steps:
@@ -88,14 +111,12 @@ def run_cell(run: Run, template: Template, folder: Path) -> None:
             for step in story.steps:
                 step(play)
             found = verdict.judge(cell, play)
-        run.ends, run.wrong = found.ends, found.wrong
+        run.ends = found.ends
+        run.wrong += found.wrong
     except (StageError, OSError, AssertionError) as error:
-        run.wrong = [f"{type(error).__name__}: {error}", traceback.format_exc()]
-    _stages.pop(run.cell.name, None)
+        run.wrong += [f"{type(error).__name__}: {error}", traceback.format_exc()]
     run.seconds = time.monotonic() - began
-    if run.wrong:
-        run.kept = folder
-    else:
+    if not run.wrong:
         shutil.rmtree(folder)
 
 
@@ -145,9 +166,9 @@ def _round(
 
     def work(index: int, cell: Cell) -> Run:
         run = Run(cell, number, seed)
-        template = templates.get()
+        template, folder = templates.get(), base / f"{number}-{index}"
         try:
-            run_cell(run, template, base / f"{number}-{index}")
+            run_cell(run, template, folder)
         finally:
             templates.put(template)
         with lock:
@@ -156,7 +177,8 @@ def _round(
             say(run.line())
             if run.wrong:
                 say(*(f"      {sentence}" for sentence in run.wrong))
-                say(f"      kept: {run.kept}")
+                say(*(f"      | {line}" for line in (*run.diary, *_printed(folder))))
+                say(f"      kept: {folder}")
                 say(f"      again: make crash CRASH=\"--seed {seed} --only '{cell.name}'\"")
         return run
 

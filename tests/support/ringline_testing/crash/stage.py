@@ -1,7 +1,7 @@
 """One relay, one listener and any number of callers, as real processes that die and are started again."""
 
+import contextlib
 import multiprocessing
-import os
 import random
 import shutil
 import signal
@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
+from ringline_testing.crash.child import Child
 from ringline_testing.crash.deeds import Said, run_deed
 from ringline_testing.crash.parties import PRELOADED, run_listener, run_relay
 
-__all__ = ["BOUND_S", "Party", "Stage", "StageError", "Template", "free_port", "preload"]
+__all__ = ["BOUND_S", "Party", "Stage", "StageError", "Template", "lasting_port", "preload"]
 
 Party: TypeAlias = Literal["relay", "listener", "caller"]
 
@@ -27,6 +27,9 @@ BOUND_S: Final = 60.0
 """How long anything is waited for."""
 
 _STARTS: Final = 12
+# Below those that Linux, macOS and Windows give away.
+_PORTS: Final = (20_000, 32_000)
+_PARTIES: Final[tuple[Party, ...]] = ("relay", "listener")
 _TICK_S: Final = 0.02
 _context: Final = multiprocessing.get_context("forkserver")
 
@@ -40,11 +43,17 @@ def preload() -> None:
     _context.set_forkserver_preload(list(PRELOADED))
 
 
-def free_port() -> int:
-    """Return a port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def lasting_port() -> int:
+    """Return a port of the loopback interface that stays free while the relay on it is dead.
+
+    It is none of those that the system gives to whoever asks for any: another program could get it then, or
+    a client that looks for the relay could reach itself.
+    """
+    for port in random.SystemRandom().sample(range(*_PORTS), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise StageError("no port is free")
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Template:
     def make(cls, folder: Path) -> "Template":
         """Enrol alice, and bob with his mailbox on."""
         folder.mkdir(parents=True)
-        template = cls(folder, free_port())
+        template = cls(folder, lasting_port())
         with Stage(template, folder, {}) as stage:
             stage.up("relay")
             for who in ("alice", "bob"):
@@ -86,10 +95,16 @@ class Stage:
     capacity: int = 4
     died: dict[Party, str] = field(default_factory=dict[Party, str])
     """Who was killed so far, at which point."""
+    diary: list[str] = field(default_factory=list[str])
+    """Every start, end and deed, a line each."""
+    unexplained: list[str] = field(default_factory=list[str])
+    """Ends that neither a fault nor the stage has brought about, and deeds that ended without a word."""
     starts: int = 0
-    _running: dict[Party, ForkServerProcess] = field(default_factory=dict[Party, ForkServerProcess])
+    _began: float = field(default_factory=time.monotonic)
+    _running: dict[Party, Child] = field(default_factory=dict[Party, Child])
+    _starting: set[Party] = field(default_factory=set[Party])
     _armed: dict[Party, str] = field(default_factory=dict[Party, str])
-    _callers: set[ForkServerProcess] = field(default_factory=set[ForkServerProcess])
+    _callers: set[Child] = field(default_factory=set[Child])
     _abandoned: bool = False
 
     @classmethod
@@ -103,15 +118,18 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
-        for process in self._running.values():
-            process.join(BOUND_S)
-            process.close()
+        for child in self._running.values():
+            child.join(BOUND_S)
+            child.close()
 
     def abandon(self) -> None:
         """Kill whatever runs, from any thread; nothing is started any more."""
         self._abandoned = True
-        for process in (*self._running.values(), *self._callers):
-            process.kill()
+        for child in (*self._running.values(), *self._callers):
+            child.kill(signal.SIGKILL)
+
+    def _note(self, line: str) -> None:
+        self.diary.append(f"{time.monotonic() - self._began:6.2f} s  {line}")
 
     def _check(self) -> None:
         if self._abandoned:
@@ -147,39 +165,38 @@ class Stage:
             if self.starts > _STARTS:
                 raise StageError(f"{party} was started {_STARTS} times")
             ready, theirs = _context.Pipe(duplex=False)
-            self._spawn(party, theirs)
-            with closing(ready):
-                self._await(ready, self._running[party])
+            child = self._spawn(party, theirs)
+            self._starting.add(party)
+            try:
+                with closing(ready):
+                    # One that has met the relay waits for it when it dies: it is started again meanwhile.
+                    self._await(ready, child)
+            finally:
+                self._starting.discard(party)
             self.look()
 
-    def _spawn(self, party: Party, told: Connection) -> None:
+    def _spawn(self, party: Party, told: Connection) -> Child:
         given = (told, self._environment(party), self.folder / f"{party}.log")
         if party == "relay":
-            process = _context.Process(
-                target=run_relay, args=(*given, self.template.port, self.database, self.settings)
-            )
+            child = Child(_context, run_relay, *given, self.template.port, self.database, self.settings)
         else:
-            process = _context.Process(
-                target=run_listener, args=(*given, self.url, self.folder, self.capacity)
-            )
-        self._armed[party] = self.faults.get(party, "")
-        process.start()
+            child = Child(_context, run_listener, *given, self.url, self.folder, self.capacity)
         told.close()
-        self._running[party] = process
+        self._armed[party] = self.faults.get(party, "")
+        self._running[party] = child
+        self._note(f"{party} {child.pid} starts {self._armed[party]}")
+        return child
 
     def down(self, party: Party, number: int = signal.SIGTERM) -> None:
         """End a party by a signal, and wait for its end."""
-        process = self._running.get(party)
-        if process is None or process.pid is None:
+        child = self._running.get(party)
+        if child is None:
             return
-        if process.is_alive():
-            if number == signal.SIGKILL:
-                self._armed.pop(party)  # a kill of ours is not the fault's
-            os.kill(process.pid, number)
-        process.join(BOUND_S)
-        if process.is_alive():
+        ours = number if child.runs else None
+        child.kill(number)
+        if child.join(BOUND_S) is None:
             raise StageError(f"{party} does not end")
-        self._buried(party)
+        self._buried(party, ours)
 
     def restore(self) -> None:
         """Kill the relay and start it on its first backup, which knows of no call."""
@@ -193,24 +210,38 @@ class Stage:
     # --- deaths
 
     def look(self) -> None:
-        """See who has died, and start whoever it was again."""
-        for party in list(self._running):
-            process = self._running.get(party)
-            if process is not None and not process.is_alive():
-                self._buried(party)
-                time.sleep(self.chance.random() * 0.1)
-                self.up(party)
+        """See who has died, and start whoever it was again, the relay first: others wait for it."""
+        dead: list[Party] = [
+            party for party in _PARTIES if party not in self._starting and self._has_ended(party)
+        ]
+        for party in dead:
+            self._buried(party)
+        for party in dead:
+            time.sleep(self.chance.random() * 0.1)
+            self.up(party)
 
-    def _buried(self, party: Party) -> None:
-        """Note the end of a party's process, and whether it was its fault that struck."""
-        process = self._running.pop(party)
-        process.join(BOUND_S)
-        self._strikes(party, process, self._armed.pop(party, ""))
-        process.close()
+    def _has_ended(self, party: Party) -> bool:
+        return party in self._running and not self._running[party].runs
 
-    def _strikes(self, party: Party, process: ForkServerProcess, point: str) -> None:
-        if process.exitcode == -signal.SIGKILL and point and self.faults.get(party) == point:
-            self.died[party] = self.faults.pop(party)
+    def _buried(self, party: Party, ours: int | None = None) -> None:
+        """Note the end of a party's process, by a signal of ``ours`` or by its fault or by itself."""
+        child = self._running.pop(party)
+        code = child.join(BOUND_S)
+        # A kill of ours is not the fault's.
+        point = "" if ours == signal.SIGKILL else self._armed.pop(party, "")
+        struck = self._strikes(party, code, point)
+        self._note(f"{party} {child.pid} ended: {code}{' by its fault' if struck else ''}")
+        # A listener that does not reach its relay at the start ends with an error of its own.
+        if not struck and ours is None and (party, code) != ("listener", 1):
+            self.unexplained.append(f"{party} {child.pid} ended with {code} by itself")
+        child.close()
+
+    def _strikes(self, party: Party, code: int | None, point: str) -> bool:
+        """Whether a fault was due that has ended a process with ``code``; it is over then."""
+        if code != -signal.SIGKILL or not point or self.faults.get(party) != point:
+            return False
+        self.died[party] = self.faults.pop(party)
+        return True
 
     def _environment(self, party: Party) -> dict[str, str]:
         fault = self.faults.get(party)
@@ -232,49 +263,54 @@ class Stage:
         point = self.faults.get(party, "")
         log = self.folder / f"{party}.log"
         # What the other faults await is done by callers without a fault of their own.
-        process = _context.Process(
-            target=run_deed, args=(theirs, self._environment(party), log, self.url, deed, members)
-        )
-        process.start()
-        self._callers.add(process)
+        child = Child(_context, run_deed, theirs, self._environment(party), log, self.url, deed, members)
         theirs.close()
+        self._callers.add(child)
+        self._note(f"{party} {child.pid} does {deed} {members} {point}")
         try:
             with closing(ours):
-                said = self._hear(ours, process, between)
-            process.join(BOUND_S)
-            self._strikes(party, process, point)
+                said = self._hear(ours, child, between)
+            code = child.join(BOUND_S)
+            struck = self._strikes(party, code, point)
+            self._note(f"{party} {child.pid} ended: {code}{' by its fault' if struck else ''}; said {said}")
+            if said is None and not struck:
+                self.unexplained.append(f"{party} {child.pid} ended {deed} with {code} and without a word")
             return said
         finally:
-            self._callers.discard(process)
-            process.kill()
-            process.join(BOUND_S)
-            process.close()
+            self._callers.discard(child)
+            child.kill(signal.SIGKILL)
+            if child.join(BOUND_S) is not None:
+                child.close()
 
     def _hear(
-        self, ours: Connection, process: ForkServerProcess, between: Callable[[Connection, str], None] | None
+        self, ours: Connection, child: Child, between: Callable[[Connection, str], None] | None
     ) -> Said | None:
         while True:
-            word = self._await(ours, process, look=True)
+            word = self._await(ours, child)
             if word is None or isinstance(word, Said):
                 return word
             if between is not None:
                 between(ours, word)
 
-    def _await(self, ours: Connection, process: ForkServerProcess, *, look: bool = False) -> Any:
-        """Wait for a word or the end of a process; None when it ended without one."""
+    def _await(self, ours: Connection, child: Child) -> Any:
+        """Wait for a word or the end of a process; None when it ended without one.
+
+        Whoever else dies meanwhile is started again.
+        """
         end = time.monotonic() + BOUND_S
         while True:
-            sentinels = {process.sentinel, *(other.sentinel for other in self._running.values())}
+            sentinels = {child.sentinel, *(other.sentinel for other in self._running.values())}
             wait([ours, *sentinels], timeout=1.0)
+            # In this order: whoever has ended says nothing any more, so a word of his is here by now.
+            ended = not child.runs
             if ours.poll():
                 try:
                     return ours.recv()
                 except EOFError:
                     return None
-            if not process.is_alive():
+            if ended:
                 return None
-            if look:
-                self.look()
+            self.look()
             if time.monotonic() > end:
                 raise StageError("a process neither said a word nor ended")
 
