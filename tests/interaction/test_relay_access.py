@@ -271,7 +271,7 @@ async def test_an_address_whose_log_ins_fail_is_put_off_before_any_is_checked() 
         bad = {"Authorization": "Bearer x"}
         for _ in range(2):
             assert (await exchange(relay.port, "GET", "/v1/calls", headers=bad)).status == 401
-        assert (await upgrade(relay, {})).status == 401
+        assert (await upgrade(relay, bad)).status == 401
         for answer in (
             await exchange(relay.port, "GET", "/v1/calls", headers=bad),
             await bob.ask("GET", "/v1/handles/bob/policy"),
@@ -282,14 +282,27 @@ async def test_an_address_whose_log_ins_fail_is_put_off_before_any_is_checked() 
         assert (await exchange(relay.port, "GET", "/v1/relay")).status == 200
 
 
-async def upgrade(relay: RelayServer, headers: dict[str, str]) -> Answer:
+async def test_who_brings_no_log_in_has_failed_at_none() -> None:
+    """Else a stranger locks out all who share an address with him, by asking without a name."""
+    async with running_relay(settings={"failed_logins_per_minute": 1}) as relay:
+        bob = await Owner.enrolled("bob", relay.port)
+        for _ in range(3):
+            assert (await exchange(relay.port, "GET", "/v1/calls")).status == 401
+            assert (await upgrade(relay, {})).status == 401
+        assert (await bob.ask("GET", "/v1/handles/bob/policy")).status == 200
+        # A ticket is a log-in, and one that opens nothing has failed.
+        assert (await upgrade(relay, {}, query="?ticket=" + "x" * 43)).status == 401
+        assert (await bob.ask("GET", "/v1/handles/bob/policy")).status == 429
+
+
+async def upgrade(relay: RelayServer, headers: dict[str, str], query: str = "") -> Answer:
     usual = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    return await exchange(relay.port, "GET", "/v1/call/bob", headers=usual | headers)
+    return await exchange(relay.port, "GET", f"/v1/call/bob{query}", headers=usual | headers)
 
 
 async def test_claims_of_one_address_are_bounded_and_republications_are_not() -> None:

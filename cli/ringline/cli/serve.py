@@ -57,7 +57,8 @@ def setting_values(values: tuple[str, ...]) -> dict[str, str]:
     examples=[
         (
             "behind a proxy on this computer that ends TLS; the first start shows the invite of `ada`",
-            "ringline relay serve --db relay.db --realm relay.example --admin ada --behind-proxy",
+            "ringline relay serve --db relay.db --realm relay.example --admin ada"
+            " --behind-proxy --trusted-proxy 127.0.0.1",
         ),
         (
             "with TLS of its own, where everybody can reach it",
@@ -94,8 +95,8 @@ def setting_values(values: tuple[str, ...]) -> dict[str, str]:
     "proxies",
     metavar="ADDRESS",
     multiple=True,
-    help="Believe the X-Forwarded-For of this address or network; may be repeated. Without it all clients "
-    "of a proxy share one budget.",
+    help="The proxy's address or network, whose X-Forwarded-For is believed; may be repeated. "
+    "Needed with --behind-proxy.",
 )
 @click.option("--open-registration", is_flag=True, help="Let anybody take a free handle.")
 @click.option(

@@ -58,6 +58,8 @@ class Doorkeeper:
         started = False
         hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
         subject = subject_of(self._strangers, scope)
+        # Who brings no log-in has failed at none: his 401 costs no look-up and no signature.
+        logs_in = bool(_values(scope, b"authorization"))
         shared = origins[0] if len(origins) == 1 and self._entrance.shares_with(origins[0]) else None
 
         async def receive_timed() -> Message:
@@ -72,7 +74,7 @@ class Doorkeeper:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                if message["status"] == HTTPStatus.UNAUTHORIZED:
+                if message["status"] == HTTPStatus.UNAUTHORIZED and logs_in:
                     self._strangers.failed_login(subject, self._clock())
                 self._telemetry.answered(message["status"])
                 if shared is not None:

@@ -77,7 +77,7 @@ class RelayGate:
             receiver = self._admit(request)
         except HttpProblem as error:
             answer = problem.of(error)
-            if answer.status == HTTPStatus.UNAUTHORIZED:
+            if answer.status == HTTPStatus.UNAUTHORIZED and _logs_in(request):
                 self._strangers.failed_login(subject, self._board.clock())
             self._board.telemetry.refused(answer.status)
             timed = answer.status in problem.RELEASE_STATUSES
@@ -168,6 +168,11 @@ class RelayGate:
             raise HttpProblem(
                 f"this identity has {most} connections open", code="rate_limited", retry_after_ms=1_000
             )
+
+
+def _logs_in(request: Handshake) -> bool:
+    """True when a handshake brings a log-in, good or bad: to bring none is no log-in that failed."""
+    return bool(request.all("authorization")) or tickets.detach(request.query)[1] is not None
 
 
 def _parameters(query: str, *, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, str]:

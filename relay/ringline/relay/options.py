@@ -43,7 +43,8 @@ class RelayOptions:
     admin: str | None = None
     """The handle that may remove identities and void invites."""
     behind_proxy: bool = False
-    """TLS ends before this relay: it may listen where others reach it, and under any name."""
+    """TLS ends before this relay: it may listen where others reach it, and under any name. Needs
+    `trusted_proxies`, without which every client has the proxy's address and they share one budget."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks whose ``X-Forwarded-For`` is believed."""
     tls: ssl.SSLContext | None = None
@@ -67,6 +68,13 @@ class RelayOptions:
                 next_step="the administrator's handle is 2 to 31 of a-z, 0-9 and hyphen, the first no hyphen",
             )
         networks(self.trusted_proxies)
+        if self.behind_proxy and not self.trusted_proxies:
+            raise ConfigError(
+                "behind a proxy that is not named, all clients are one address to this relay: "
+                "one of them who fails to log in, or claims handles, would lock out all others",
+                next_step="name the proxy's address, and have it add X-Forwarded-For: "
+                "--trusted-proxy 127.0.0.1",
+            )
         if is_loopback(self.host):
             return
         if self.realm == LOCAL_REALM:

@@ -31,6 +31,7 @@ def options(**members: Any) -> ServeOptions:
         ({"cert": "/none", "key": "/none"}, "certificate", "PEM"),
         ({"url": "ftp://relay.example"}, "base URL", "--url"),
         ({"url": "https://relay.example?x"}, "base URL", "--url"),
+        ({"behind_proxy": True}, "lock out all others", "--trusted-proxy"),
         ({"trusted_proxies": ("10.0.0.1/8",)}, "10.0.0.1/8", "10.0.0.0/8"),
         ({"values": {"CALLS": "1"}}, "CALLS", "CALLS_PER_HOUR"),
     ],
@@ -48,7 +49,7 @@ def test_what_cannot_be_run_is_said_with_the_next_step(
     [
         {},
         {"admin": None, "open_registration": True},
-        {"host": "0.0.0.0", "behind_proxy": True},
+        {"host": "0.0.0.0", "behind_proxy": True, "trusted_proxies": ("127.0.0.1",)},
         {"url": "https://calls.example/ring"},
     ],
 )
@@ -79,7 +80,8 @@ def test_clients_are_told_where_they_reach_it(members: dict[str, Any], url: str)
     "members",
     [
         {"host": "0.0.0.0"},  # realm localhost, whose clients believe what they see first
-        {"host": "0.0.0.0", "behind_proxy": True},
+        {"host": "0.0.0.0", "behind_proxy": True, "trusted_proxies": ("127.0.0.1",)},
+        {"host": "0.0.0.0", "behind_proxy": True, "realm": "relay.example"},  # one budget for all
         {"host": "192.0.2.1", "realm": "relay.example"},
         {"realm": "NO REALM"},
     ],
