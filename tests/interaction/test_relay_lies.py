@@ -280,11 +280,12 @@ async def test_a_cancellation_that_the_relay_invents_is_its_word_alone(world: Wo
 
 
 async def test_an_answer_that_overtakes_its_statuses_is_the_answer(world: World) -> None:
+    """Every status, also the first, which alone tells whose call the answer is."""
     await world.listen()
     held: Frames = []
 
     def reorder(frame: dict[str, Any]) -> Frames:
-        if frame["type"] == "call_status" and frame["state"] != "ringing":
+        if frame["type"] == "call_status":
             held.append(frame)
             return []
         return [frame, *held] if frame["type"] == "call_outcome" else [frame]

@@ -46,7 +46,7 @@ RETRY_MS: Final = 500
 _LOOKUP_AGAIN_MS: Final = 1_000
 _SPOILED_MS: Final = 1_000
 _OPENINGS: Final = 4
-_ENDS_KEPT: Final = 1_024
+_EARLY: Final = 4
 _STATES: Final = {"ringing": 1, "answered": 2, "working": 3}
 # protocol §11: retried at most once by the library, with the same message_id.
 _RETRIED: Final[dict[RelayCode, Progress]] = {
@@ -64,6 +64,7 @@ class CallerSession:
         """Begin without a connection and without calls."""
         self._roll = Roll()
         self._patience = Patience(self._roll, self._send, self._bring)
+        self._early: dict[str, CallOutcome] = {}  # those that have overtaken the first status of their call
 
     @property
     def strays(self) -> Strays:
@@ -107,6 +108,7 @@ class CallerSession:
     def lost(self, error: RinglineError, now: Instant) -> list[Effect]:
         """The connection is gone, or a dial failed."""
         stood, self._roll.connected = self._roll.connected, False
+        self._early.clear()
         effects: list[Effect] = []
         for call in self._roll:
             call.on_wire = call.answered = False
@@ -262,7 +264,7 @@ class CallerSession:
             durable = call is not None and call.out.durable_exp is not None
             if call is None or call.call_id is not None or durable or self._roll.ended(frame.call_id):
                 return self._roll.stray(frame.call_id, known=call is not None)
-            effects += self._roll.learn(call, frame.call_id)
+            effects += self._learn(call, frame.call_id, now)
         if not call.on_wire:
             self._roll.strays.mismatched += 1
             return []
@@ -297,7 +299,7 @@ class CallerSession:
             if correlation not in (None, call.out.correlation_id):
                 self._roll.strays.mismatched += 1
                 return []
-            learned = self._roll.learn(call, frame.call_id) if call.call_id is None else []
+            learned = self._learn(call, frame.call_id, now) if call.call_id is None else []
             return learned + self._roll.end(call, Refused(frame.code, frame.call_id, retry_ms))
         if correlation is not None:
             call = self._roll.unanswered(correlation)
@@ -358,8 +360,17 @@ class CallerSession:
         self._roll.remove(call)
         return [*learned, Queued(frame.message_id, frame)]
 
+    def _learn(self, call: Pending, call_id: str, now: Instant) -> list[Effect]:
+        """Note the id that the relay gave a call, whose outcome may have come under it already."""
+        learned = self._roll.learn(call, call_id)
+        early = self._early.pop(call_id, None)
+        return learned if early is None else learned + self._outcome(early, now)
+
     def _outcome(self, frame: CallOutcome, now: Instant) -> list[Effect]:
         call = self._roll.find(frame.call_id)
+        if call is None and self._overtakes(frame.call_id):
+            self._early[frame.call_id] = frame
+            return []
         if call is None or call.out.durable_exp is not None:
             # That of a durable call is fetched over HTTP, by whoever wants it.
             return self._roll.stray(frame.call_id, known=call is not None)
@@ -374,6 +385,13 @@ class CallerSession:
             return []
         call.opening += 1
         return [Open(call.out.message_id, frame)]
+
+    def _overtakes(self, call_id: str) -> bool:
+        """True when an outcome of no call here may be that of one whose id the relay has yet to tell."""
+        due = any(call.waits and call.call_id is None and call.out.durable_exp is None for call in self._roll)
+        if not due:
+            self._early.clear()
+        return due and not self._roll.ended(call_id) and len(self._early) < _EARLY
 
     def _not_cancelled(self, frame: CallNotCancelled) -> list[Effect]:
         call = self._roll.find(frame.call_id)

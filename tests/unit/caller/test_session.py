@@ -115,6 +115,40 @@ def test_status_goes_forward_and_is_told_once(ringing: CallerSession) -> None:
     assert ringing.strays.repeated == 2
 
 
+def test_an_outcome_that_overtakes_every_status_is_opened_when_one_tells_whose_it_is(
+    session: CallerSession,
+) -> None:
+    session.start(outgoing(), at(0))
+    session.start(outgoing(M2, C2), at(0))
+    assert session.receive(outcome(), at(1)) == []
+    assert session.receive(status(call_id="other", correlation_id=C2), at(2))[0] == Learned(M2, "other")
+    assert session.receive(status(), at(2)) == [
+        Learned(M1, "call"),
+        Open(M1, outcome()),
+        Tell(M1, "ringing", "call"),
+    ]
+
+
+def test_an_end_that_the_relay_says_after_it_does_not_replace_it(session: CallerSession) -> None:
+    session.start(outgoing(), at(0))
+    session.receive(outcome(), at(1))
+    effects = session.receive(error("timeout", call_id="call", correlation_id=C1), at(2))
+    assert effects == [Learned(M1, "call"), Open(M1, outcome())]
+    assert session.opened_outcome(M1) == []
+
+
+def test_outcomes_of_unknown_calls_do_not_pile_up(session: CallerSession) -> None:
+    session.start(outgoing(), at(0))
+    for number in range(50):
+        session.receive(outcome(f"call-{number}"), at(1))
+    assert session.strays.unknown == 46
+    # Nor does one outlast the connection that it came on.
+    session.lost(LOST, at(2))
+    session.opened(at(3))
+    assert session.receive(status(call_id="call-0"), at(4))[0] == Learned(M1, "call-0")
+    assert not any(isinstance(effect, Open) for effect in session.receive(status("working"), at(5)))
+
+
 # --- ids that do not belong together
 
 
