@@ -88,7 +88,7 @@ def _row(row: ErrorCode) -> dict[str, object]:
         "retry": row.retry.name.lower(),
         "http_status": row.http_status,
         "close_code": row.close_code,
-        "section": row.section,
+        "source": row.source,
         "summary": row.summary,
         "still_true": explanation.still,
         "next": list(explanation.next),
@@ -104,7 +104,7 @@ def _page(row: ErrorCode) -> str:
     facts = [f"exit {_exit(row)}", f"retry: {row.retry}"]
     facts += [f"HTTP {row.http_status}"] if row.http_status else []
     facts += [f"close {row.close_code}"] if row.close_code else []
-    return text + f"  {' · '.join([*facts, row.section])}\n"
+    return text + f"  {' · '.join([*facts, row.source])}\n"
 
 
 def _exit(row: ErrorCode) -> str:

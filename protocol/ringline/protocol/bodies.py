@@ -1,9 +1,9 @@
-"""The JSON inside a seal (protocol §9 "Sealed JSON"), read strictly and written so that it can be read.
+"""The JSON inside a seal, read strictly and written so that it can be read.
 
-Unknown members are refused, except names inside ``ext``, which are passed over. An absent member is
-`msgspec.UNSET`. A sender's own mistake is refused by the very check that the peer would apply: sizes and
-the rules that tie members together when a body is made (`MessageTooLarge`, `BodyError`), the rest when it
-is encoded.
+Unknown members are refused (RL-ENVELOPE-046), except names inside ``ext``, which are passed over
+(RL-EXT-009). An absent member is `msgspec.UNSET`. A sender's own mistake is refused by the very check that
+the peer would apply: sizes and the rules that tie members together when a body is made (`MessageTooLarge`,
+`BodyError`), the rest when it is encoded.
 """
 
 import json
@@ -64,10 +64,10 @@ FailureCode: TypeAlias = Literal[
     "message_too_large",
     "duplicate_conflict",
 ]
-"""What a peer may say went wrong (protocol §11)."""
+"""What a peer may say went wrong (RL-ERROR-004)."""
 
 OutcomeReason: TypeAlias = Literal["completed", "failed", "indeterminate_execution"]
-"""How a listener may say that a call ended (protocol §3)."""
+"""How a listener may say that a call ended (RL-ENVELOPE-053)."""
 
 
 class _Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,9 +102,12 @@ class Request(_Body, frozen=True, kw_only=True):
     ext: JsonObject | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        # RL-ENVELOPE-049: a message has at most 64,000 bytes of UTF-8, when it is sent and when it is read.
         _check_size("message", self.message, MESSAGE_BYTES)
+        # RL-ENVELOPE-050: an empty message that has neither query nor task nor args is refused.
         if not self.message and self.query is UNSET and self.task is UNSET and self.args is UNSET:
             raise BodyError("the message is empty")
+        # RL-ENVELOPE-051: more than 512 bytes are refused, and otherwise any text is taken.
         if self.traceparent is not UNSET and _utf8_size(self.traceparent) > TRACEPARENT_BYTES:
             raise BodyError(f"the traceparent has more than {TRACEPARENT_BYTES} bytes")
         _check_features(self.ext)
@@ -123,6 +126,7 @@ class Reply(_Body, frozen=True, kw_only=True):
     turn: Turn | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        # RL-ENVELOPE-049: a reply's text has at most 256,000 bytes of UTF-8, sent or read.
         _check_size("reply", self.text, REPLY_BYTES)
 
 
@@ -137,6 +141,7 @@ class Failure(_Body, frozen=True, kw_only=True):
     offered: Annotated[tuple[TaskId, ...], Meta(max_length=OFFERS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        # RL-ENVELOPE-052: a detail has at most 500 bytes of UTF-8, and `offered` 50 entries.
         if self.detail is not UNSET and _utf8_size(self.detail) > DETAIL_BYTES:
             raise BodyError(f"the detail has more than {DETAIL_BYTES} bytes")
 
@@ -165,7 +170,7 @@ class Outcome(_Body, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.reply is UNSET) == (self.failure is UNSET):
             raise BodyError("an outcome is either a reply or a failure")
-        # protocol §3 `call_outcome`: the pairs that a listener may claim.
+        # RL-ENVELOPE-053: completed with a reply, failed or indeterminate_execution with a failure.
         if (self.reason == "completed") != (self.failure is UNSET):
             raise BodyError("the reason does not fit the outcome")
         _check_features(self.ext)
@@ -219,18 +224,19 @@ def decode_outcome(data: bytes, terminal: Terminal | None = None) -> Outcome:
     Raises `MessageTooLarge` for a reply over its limit, `BodyError` for whatever else is wrong.
     """
     outcome = _decode(data, _outcomes)
+    # RL-ENVELOPE-041: sealed JSON that does not fit the `terminal` of its frame is refused.
     if terminal is not None and outcome.terminal != terminal:
         raise BodyError("the outcome says another end than its frame")
     return outcome
 
 
 def features(ext: JsonObject | UnsetType) -> tuple[str, ...]:
-    """Return the feature ids that the sender of a body understands (protocol §2.1)."""
+    """Return the feature ids that the sender of a body understands (RL-EXT-011)."""
     return () if ext is UNSET else tuple(ext.get("features", ()))
 
 
 def link(json_bytes: bytes) -> str:
-    """Return the ``prev`` of the request that follows an outcome, from its JSON bytes (protocol §9)."""
+    """Return the ``prev`` of the request that follows an outcome, from its JSON bytes (RL-CONVERSE-002)."""
     return b64encode(digest(json_bytes))
 
 
@@ -259,6 +265,8 @@ def _members(body: object) -> dict[str, object]:
 
 def _decode(data: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
     try:
+        # RL-ENVELOPE-047: a repeated name at any depth, a number that is not finite or beyond 2^53 - 1, more
+        # than 64 levels are refused; msgspec refuses lone surrogates, and null (RL-ENVELOPE-048).
         check_json(data, depth=BODY_JSON_DEPTH)
         return decoder.decode(data)
     except MessageTooLarge:
@@ -287,6 +295,7 @@ def _check_size(what: str, text: str, limit: int) -> None:
 def _check_features(ext: JsonObject | UnsetType) -> None:
     if ext is UNSET or "features" not in ext:
         return
+    # RL-EXT-010: features that are not a list of at most 16 feature ids are refused.
     listed: object = ext["features"]
     if not isinstance(listed, list):
         raise BodyError("ext.features is no list")

@@ -1,6 +1,6 @@
 """How a WebSocket ends: each close code, what it means, and whether a client comes back.
 
-One table for the relay, which says them, and for the clients, which act on them (protocol §2 "Close codes").
+One table for the relay, which says them, and for the clients, which act on them (RL-TRANSPORT-037).
 """
 
 import re
@@ -38,26 +38,28 @@ REVOKED: Final = 4001
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """One row. ``reconnects``: whether a client dials again, after the delay of its back-off."""
+    """One row. ``reconnects``: whether a client dials again, after its back-off. ``source``: who says so."""
 
     code: int
     name: str
     meaning: str
     reconnects: bool
-    section: str
+    source: str
 
 
 CLOSES: Final[dict[int, Close]] = {
     row.code: row
     for row in (
-        Close(DONE, "done", "the side that closes has no more use for the connection", True, "protocol §2"),
+        Close(
+            DONE, "done", "the side that closes has no more use for the connection", True, "RFC 6455 §7.4.1"
+        ),
         Close(
             GOING_AWAY,
             "going away",
             "the relay stops, or the card of the log-in has expired or was replaced; the reason is "
             "`retry=` and the milliseconds to wait before the next dial",
             True,
-            "protocol §2",
+            "RL-TRANSPORT-038, RL-TRANSPORT-043",
         ),
         Close(
             PROTOCOL_ERROR,
@@ -66,36 +68,36 @@ CLOSES: Final[dict[int, Close]] = {
             True,
             "RFC 6455 §7.4.1",
         ),
-        Close(INVALID_TEXT, "invalid text", "a text message that is not UTF-8", True, "protocol §2"),
+        Close(INVALID_TEXT, "invalid text", "a text message that is not UTF-8", True, "RL-FRAME-010"),
         Close(
             POLICY,
             "policy",
             "the reason says which: `frames` for too many that cannot be read or come too fast, `slow` for a "
             "peer that does not read, `idle` for one that is silent",
             True,
-            "protocol §2",
+            "RL-FRAME-016, RL-ADMIT-041, RL-TRANSPORT-036, RL-TRANSPORT-032",
         ),
-        Close(TOO_BIG, "too big", "a message above every limit", True, "protocol §2"),
+        Close(TOO_BIG, "too big", "a message above every limit", True, "RL-TRANSPORT-027"),
         Close(
             INTERNAL,
             "internal error",
             "a fault of the relay, or a commit that failed: what was not confirmed is to be said again",
             True,
-            "protocol §2, §6",
+            "RL-ERROR-008, RL-TRANSPORT-045",
         ),
         Close(
             REPLACED,
             "replaced",
             "another connection of the same instance took this one's place; it concerns this one alone",
             False,
-            "protocol §2",
+            "RL-TRANSPORT-021, RL-TRANSPORT-040",
         ),
         Close(
             REVOKED,
             "revoked",
             "the card of the log-in was revoked, or its identity removed",
             False,
-            "protocol §2",
+            "RL-TRANSPORT-044, RL-TRANSPORT-041",
         ),
     )
 }

@@ -61,7 +61,7 @@ def decode(payload: bytes, direction: frames.Direction) -> frames.Frame:
 
     Raises:
         FrameError: it is no such frame; nothing else is ever raised. `FrameError.correlation_id` is
-            set when the answer may name one (protocol §2 "Refused frames").
+            set when the answer may name one (RL-FRAME-013).
     """
     try:
         frame: frames.Frame = _decoders[direction].decode(payload)
@@ -88,7 +88,7 @@ def _hint(payload: bytes) -> str | None:
 
 
 def _no_duplicates(payload: bytes, frame: frames.Frame) -> None:
-    """Raise ValueError when a member name occurs twice in one object.
+    """Raise ValueError when a member name occurs twice in one object, the envelope included (RL-FRAME-003).
 
     A decoded frame has a known number of members, and outside strings a colon stands only between a
     name and its value. Two members take free text; when neither holds a colon, the colons of the

@@ -1,6 +1,6 @@
 """Contact strings: a handle with its identity key, to be handed over by a way that is trusted.
 
-Adding a peer by such a string needs no trust in the relay, because the key comes with it (envelope §7)::
+Adding a peer by such a string needs no trust in the relay, because the key comes with it (RL-KEYS-046)::
 
     ringline://bob@relay.example/?at=https://calls.relay.example#k=<identity key, base64url>
 

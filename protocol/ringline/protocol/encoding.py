@@ -2,7 +2,7 @@
 
 The standard library's decoders skip junk, translate the other alphabet and ignore the spare bits of the
 last character, so that many texts decode to the same bytes. What is compared, logged or counted as text
-(card ids, ciphertexts, receipts) must not have a second spelling (envelope §3.10).
+(card ids, ciphertexts, receipts) must not have a second spelling (RL-CONV-003).
 """
 
 import base64
@@ -18,7 +18,7 @@ _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*")
 
 
 def b64encode(data: bytes) -> str:
-    """Return the canonical unpadded base64url text of ``data`` (envelope §3.10, RFC 4648 §5)."""
+    """Return the canonical unpadded base64url text of ``data`` (RL-CONV-003, RFC 4648 §5)."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
@@ -28,7 +28,7 @@ def b64decode(text: str, *, length: int | None = None) -> bytes:
     ``length`` is the number of bytes that must come out; without it any number but zero is taken.
 
     Raises `EncodingError` for anything but the text that `b64encode` gives for those bytes: another
-    alphabet, padding, white space, spare bits that are not zero, a wrong length (envelope §3.10).
+    alphabet, padding, white space, spare bits that are not zero, a wrong length (RL-CONV-003).
     """
     if not _ALPHABET.fullmatch(text) or len(text) % 4 == 1:
         raise EncodingError("not base64url")

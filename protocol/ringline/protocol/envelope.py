@@ -3,7 +3,7 @@
 The sender signs the plaintext and its whole context, then encrypts both to the recipient's key with the
 same context as HPKE's ``info``. The opener reads no context from the envelope: he rebuilds it from the
 frame, his own keys and the peer he has pinned, so a value that was changed on the way is not a
-comparison that might be forgotten, but an envelope that does not open (envelope §1, §2).
+comparison that might be forgotten, but an envelope that does not open (RL-ENVELOPE-018, RL-ENVELOPE-037).
 
 A request carries a one-time public key; its outcome is sealed to that key and bound to the digest of
 exactly what the caller signed.
@@ -50,7 +50,7 @@ __all__ = [
 
 _PLAINTEXT_VERSION: Final = 1
 HEAD_BYTES: Final = 1 + SIGNATURE_BYTES + 4
-"""What stands before the body under every seal: version, signature, length of the body (envelope §3.5)."""
+"""What stands before the body under every seal: version, signature, length of the body (RL-ENVELOPE-030)."""
 
 _REQUEST: Final = 1
 _OUTCOME: Final = 2
@@ -91,14 +91,14 @@ class Recipient:
 
     @property
     def key_id(self) -> bytes:
-        """What names the public key: computed, never taken from an envelope (envelope §3.7 step 5)."""
+        """What names the public key: computed, never taken from an envelope (RL-ENVELOPE-018)."""
         return key_id(self.suite, self.public_key)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Everything around a request that its seal binds (envelope §3.5).
+    """Everything around a request that its seal binds (RL-ENVELOPE-018).
 
     ``message_id`` is empty when the frame has none, ``iat`` and ``exp`` are Unix ms. Raises `ProtocolError`
     for a value that breaks its pattern or range.
@@ -153,7 +153,7 @@ class RequestContext:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeContext:
-    """Everything around an outcome that its seal binds; `RequestContext.answer` makes it.
+    """Everything around an outcome that its seal binds (RL-ENVELOPE-037); `RequestContext.answer` makes it.
 
     ``iat`` is the time of sealing, ``exp`` the request's. Raises `ProtocolError` for a value that breaks
     its pattern or range.
@@ -207,7 +207,9 @@ def _check(context: Context) -> None:
 
 
 def _common(direction: Literal[1, 2], context: Context) -> bytes:
-    """The part of a context that both directions have. Each line is one binding (envelope §10)."""
+    """The part of a context that both directions have. Each line is one binding
+    (RL-ENVELOPE-018, RL-ENVELOPE-037).
+    """
     sender, recipient = context.sender, context.recipient
     return b"".join(
         (
@@ -231,7 +233,7 @@ def _common(direction: Literal[1, 2], context: Context) -> bytes:
 
 
 def sign_input(context: bytes, body: bytes) -> bytes:
-    """Return the 81 bytes that are signed for an encoded context and a body (envelope §3.5).
+    """Return the 81 bytes that are signed for an encoded context and a body (RL-ENVELOPE-010).
 
     With the stored context, body, signature and card, anybody can check a receipt by it.
     """
@@ -244,7 +246,7 @@ def request_digest(signed: bytes) -> bytes:
 
 
 def padded_size(body_bytes: int, cap: int) -> int:
-    """Return the size of the plaintext for a body of that size, both in bytes (envelope §3.5).
+    """Return the size of the plaintext for a body of that size, both in bytes (RL-ENVELOPE-012).
 
     PADME rounds up so that at most the logarithm of the size shows, for at most 12 % more; short ones all
     look alike, and none exceeds ``cap``.
@@ -302,7 +304,7 @@ class OpenedOutcome:
 def seal_request(
     context: RequestContext, json_bytes: bytes, reply_public: bytes, signing_key: SigningKey
 ) -> SealedRequest:
-    """Sign and seal a request (envelope §3.5).
+    """Sign and seal a request (RL-ENVELOPE-009, RL-ENVELOPE-010).
 
     ``reply_public`` is a fresh key of the recipient's suite, whose secret is stored before anything is sent;
     ``signing_key`` is the operational key of the sender's card.
@@ -319,7 +321,7 @@ def seal_request(
 
 
 def seal_outcome(context: OutcomeContext, json_bytes: bytes, signing_key: SigningKey) -> Envelope:
-    """Sign and seal an outcome to the one-time key of its request (envelope §3.5).
+    """Sign and seal an outcome to the one-time key of its request (RL-ENVELOPE-016).
 
     Raises `MessageTooLarge` when the body does not fit (a listener then seals a failure that says so),
     `WeakKey`, and `ConfigError` when the suite is not available here.
@@ -330,10 +332,10 @@ def seal_outcome(context: OutcomeContext, json_bytes: bytes, signing_key: Signin
 def open_request(
     envelope: Envelope, private_key: PrivateKey, context: RequestContext, sender_spk: bytes
 ) -> OpenedRequest:
-    """Open a request: steps 6 to 9 of envelope §3.7 up to the JSON, in that order.
+    """Open a request, up to its JSON (RL-ENVELOPE-028 to RL-ENVELOPE-032).
 
-    ``context`` is rebuilt as step 5 says; ``sender_spk`` is the operational key of the sender's card, which
-    is verified.
+    ``context`` is rebuilt as RL-ENVELOPE-018 says; ``sender_spk`` is the operational key of the sender's
+    card, which is verified.
 
     Raises `CannotOpen`, and nothing else, for whatever is wrong.
     """
@@ -342,6 +344,7 @@ def open_request(
     try:
         reader = Reader(body)
         reply_public = reader.vec()
+        # RL-ENVELOPE-032: a one-time key that is not a usable public key of the request's suite is refused.
         SUITES[context.recipient.suite].check_public(reply_public)
     except (EncodingError, WeakKey):
         raise CannotOpen("reply key") from None
@@ -352,7 +355,7 @@ def open_request(
 def open_outcome(
     envelope: Envelope, private_key: PrivateKey, context: OutcomeContext, sender_spk: bytes
 ) -> OpenedOutcome:
-    """Open an outcome with the one-time key of its request (envelope §3.8).
+    """Open an outcome with the one-time key of its request (RL-ENVELOPE-037).
 
     ``context`` is rebuilt from the pending call and the frame; ``sender_spk`` is the operational key of the
     listener's verified card, which the envelope's ``sid`` selects.
@@ -372,6 +375,7 @@ def _seal(
     context: Context, encoded: bytes, body: bytes, cap: int, signing_key: SigningKey
 ) -> tuple[Envelope, bytes, bytes]:
     """Return the envelope, what was signed, and the signature."""
+    # RL-ENVELOPE-013: a body of more than CAP less 69 bytes is not sealed.
     if HEAD_BYTES + len(body) > cap:
         raise MessageTooLarge(
             f"the body has {len(body)} bytes; {cap - HEAD_BYTES} fit under a seal. Nothing was sealed.",
@@ -380,6 +384,7 @@ def _seal(
     signed = sign_input(encoded, body)
     signature = signing_key.sign(signed)
     head = u8(_PLAINTEXT_VERSION) + signature + len(body).to_bytes(4, "big")
+    # RL-ENVELOPE-012: padded with zero bytes to exactly the size that the formula gives.
     plaintext = (head + body).ljust(padded_size(len(body), cap), b"\0")
     recipient = context.recipient
     sealed = SUITES[recipient.suite].seal(recipient.public_key, _info(encoded), plaintext)
@@ -402,8 +407,8 @@ def _open(
     recipient = context.recipient
     if private_key.suite != recipient.suite or private_key.public != recipient.public_key:
         raise CannotOpen("key")
-    # What the envelope says in the clear must be what the context was built from. The seal would not
-    # notice a change here when the caller of this function took a value from elsewhere.
+    # What the envelope says in the clear must be what the context was built from (RL-ENVELOPE-042). The seal
+    # would not notice a change here when the caller of this function took a value from elsewhere.
     if (envelope.v, envelope.suite, envelope.iat, envelope.exp) != (
         1,
         recipient.suite,
@@ -411,15 +416,18 @@ def _open(
         context.exp,
     ):
         raise CannotOpen("clear members")
+    # RL-ENVELOPE-028: the clear `kid` and `sid` are the ids of the key and the card that it is opened and
+    # verified with.
     if (envelope.kid, envelope.sid) != (b64encode(recipient.key_id), b64encode(context.sender.card_id)):
         raise CannotOpen("clear ids")
+    # RL-ENVELOPE-029: a `ct` that is not canonical base64url is refused.
     try:
         sealed = b64decode(envelope.ct)
     except EncodingError:
         raise CannotOpen("ciphertext encoding") from None
-    # envelope §3.7 step 6.
     plaintext = SUITES[recipient.suite].open(private_key, _info(encoded), sealed)
-    # Step 7: one plaintext has one padding, so that its length carries nothing else.
+    # RL-ENVELOPE-030: a plaintext that does not begin with 1, is shorter than its head and body, has another
+    # size than the formula gives, or anything but zeros behind the body is refused.
     if len(plaintext) < HEAD_BYTES or plaintext[0] != _PLAINTEXT_VERSION:
         raise CannotOpen("plaintext version")
     signature = plaintext[1 : 1 + SIGNATURE_BYTES]
@@ -430,7 +438,7 @@ def _open(
     if plaintext[end:] != bytes(len(plaintext) - end):
         raise CannotOpen("padding")
     body = plaintext[HEAD_BYTES:end]
-    # Step 8.
+    # RL-ENVELOPE-031: and one whose signature does not verify by the operational key of the sender's card.
     signed = sign_input(encoded, body)
     try:
         verify(sender_spk, signed, signature)

@@ -1,4 +1,4 @@
-"""Keys as people compare them: one key as a fingerprint, a pair of them as a number (envelope §7)."""
+"""Keys as people compare them: one key as a fingerprint, a pair of them as a number (RL-KEYS-048)."""
 
 import hashlib
 from typing import Final

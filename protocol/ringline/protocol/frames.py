@@ -1,7 +1,7 @@
 """The twelve frames, as tagged structs, and the closed union of each direction.
 
 The structs are the only source of the shapes: the codec, ``spec/frames.md`` and the JSON Schema are
-made from them. ``null`` is a wrong type everywhere; an absent member is `msgspec.UNSET` (protocol §2).
+made from them. ``null`` is a wrong type everywhere (RL-FRAME-005); an absent member is `msgspec.UNSET`.
 Rules that tie members together are in `CallRequest.__post_init__` and its siblings, so that a frame
 that exists is a frame that may be sent.
 """
@@ -79,11 +79,11 @@ NotCancelledReason: TypeAlias = Literal["already_terminal", "unknown", "too_late
 
 
 class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sealed text: exactly these members (envelope §3.5).
+    """A sealed text: exactly these members (RL-FRAME-002, RL-FRAME-004).
 
     ``kid`` and ``sid`` (base64url of 32 bytes) only select keys. ``iat`` and ``exp`` are Unix ms.
     ``ct`` is base64url of the encapsulated key and the ciphertext; whether it is canonical is for the
-    opener to judge, not for the relay (protocol §4 step 1).
+    opener to judge, not for the relay (RL-ADMIT-005, RL-ENVELOPE-029).
     """
 
     v: Literal[1]
@@ -114,7 +114,7 @@ class CallRequest(_Frame, frozen=True, kw_only=True, tag="call_request"):
     traceparent: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        # protocol §3: a durable request names its message.
+        # RL-FRAME-022: a durable call_request without message_id is refused.
         if self.delivery_mode == "durable" and self.message_id is UNSET:
             raise ValueError("a durable call_request needs message_id")
 
@@ -137,7 +137,7 @@ class CallQueued(_Frame, frozen=True, kw_only=True, tag="call_queued"):
     expires_at: UnixMs
 
     def __post_init__(self) -> None:
-        # protocol §3: expires_at = execute_by > submitted_at.
+        # RL-FRAME-030: expires_at is the call's execute_by, which is after submitted_at.
         if self.expires_at <= self.submitted_at:
             raise ValueError("expires_at must be after submitted_at")
 
@@ -145,7 +145,7 @@ class CallQueued(_Frame, frozen=True, kw_only=True, tag="call_queued"):
 class CallError(_Frame, frozen=True, kw_only=True, tag="call_error"):
     """Relay to caller or listener: an operational error, unauthenticated.
 
-    With ``call_id`` it ends that call; without one, the frame it answers admitted nothing (protocol §3).
+    With ``call_id`` it ends that call; without one, the frame it answers admitted nothing (RL-FRAME-034).
     """
 
     origin: Literal["relay"]
@@ -169,7 +169,7 @@ class IncomingCall(_Frame, frozen=True, kw_only=True, tag="incoming_call"):
     traceparent: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        # protocol §3: a durable call comes with all four, a sync call with none but message_id.
+        # RL-FRAME-055: refused with delivery_mode sync, or with some and not all members of a durable call.
         leased = (self.lease_id is not UNSET, self.execute_by is not UNSET)
         if self.delivery_mode == "durable":
             if self.message_id is UNSET or not all(leased):
@@ -210,7 +210,7 @@ class CallOutcome(_Frame, frozen=True, kw_only=True, tag="call_outcome"):
 
 
 class CallRejected(_Frame, frozen=True, kw_only=True, tag="call_rejected"):
-    """Listener to relay: not mine to open. Relay to listener: that lease is gone (protocol §3)."""
+    """Listener to relay: not mine to open. Relay to listener: that lease is gone (RL-DURABLE-020)."""
 
     call_id: CallId
     code: Literal["protocol_error"]
@@ -243,7 +243,8 @@ Frame: TypeAlias = CallerToRelay | RelayToCaller | RelayToListener | ListenerToR
 
 Direction: TypeAlias = Literal["caller_to_relay", "relay_to_caller", "relay_to_listener", "listener_to_relay"]
 
-# protocol §3: unions are closed per direction; the generated pages and the codec read this table.
+# RL-FRAME-001: a frame whose type is not one of those of its direction is refused. The generated pages and
+# the codec read this table.
 DIRECTIONS: Final[dict[Direction, tuple[type[Struct], ...]]] = {
     "caller_to_relay": (CallRequest, CancelCall),
     "relay_to_caller": (CallStatus, CallQueued, CallError, CallOutcome, CallNotCancelled),

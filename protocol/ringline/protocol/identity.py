@@ -2,7 +2,7 @@
 
 An identity key, which may stay offline, signs a card; the card names the operational key that does the
 daily work, and commits to the identity key that will follow, so that a thief of today's key cannot name
-his own successor (envelope §3.3).
+his own successor (RL-KEYS-029).
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ NO_NEXT: Final = bytes(HASH_BYTES)
 
 
 def next_commitment(ipk: bytes) -> bytes:
-    """Return the 32-byte commitment to ``ipk`` as the identity key that will follow (envelope §3.3)."""
+    """Return the 32-byte commitment to ``ipk`` as the identity key that will follow (RL-KEYS-029)."""
     return digest(label("next") + ipk)
 
 
 def check_span(not_before: int, not_after: int, limit: int = INT_MAX) -> None:
     """Pass a span of time of at most ``limit``; all three in ms, the first two Unix times.
 
-    Raises `StatementError` when it is empty, too long, or outside ``0 .. 2^53 - 1`` (protocol §1).
+    Raises `StatementError` when it is empty, too long, or outside ``0 .. 2^53 - 1`` (RL-KEYS-003).
     """
     if not 0 <= not_before < not_after <= INT_MAX:
         raise StatementError("the validity ends before it begins, or is no time at all")
@@ -65,6 +65,7 @@ class Card:
     """`next_commitment` of the identity key that will follow, or `NO_NEXT`; 32 bytes."""
 
     def __post_init__(self) -> None:
+        # RL-KEYS-003: a card whose realm, handle, serial or times break their pattern or range is refused.
         if not is_realm(self.realm):
             raise StatementError("the card's realm is no realm name")
         if not is_handle(self.handle):
@@ -76,7 +77,7 @@ class Card:
             raise StatementError("a key or commitment of the card has the wrong length")
 
     def encode(self) -> bytes:
-        """Return the bytes that are signed and hashed (envelope §3.3)."""
+        """Return the bytes that are signed and hashed (RL-ENVELOPE-001)."""
         return b"".join(
             (
                 label("card"),
@@ -117,11 +118,11 @@ class Card:
 
     @property
     def id(self) -> bytes:
-        """The 32 bytes that name this card; its signature is not part of them (envelope §3.3)."""
+        """The 32 bytes that name this card; its signature is not part of them."""
         return digest(self.encode())
 
     def check_life(self) -> None:
-        """Raises `StatementError` for a claim to hold longer than `CARD_LIFE_MS` (protocol §10)."""
+        """Raises `StatementError` for a claim to hold longer than `CARD_LIFE_MS` (RL-KEYS-005)."""
         check_span(self.not_before, self.not_after, CARD_LIFE_MS)
 
     def holds_at(self, time_ms: int, *, skew_ms: int = 0) -> bool:
@@ -157,7 +158,7 @@ class SignedCard:
     def verify(
         self, *, realm: str | None = None, handle: str | None = None, ipk: bytes | None = None
     ) -> None:
-        """Pass a card that its identity key signed and whose keys are fit for use (envelope §3.3, §6).
+        """Pass a card that its identity key signed and whose keys are fit for use.
 
         Each argument that is given must equal the card's field: the names under which it was asked for,
         the key that is pinned. Lives are judged apart, by `Card.check_life` and `Card.holds_at`.
@@ -172,9 +173,12 @@ class SignedCard:
             raise StatementError("the card is of another handle")
         if ipk is not None and card.ipk != ipk:
             raise StatementError("the card is of another identity")
+        # RL-KEYS-004: a card that its identity key has not signed, or with a key that is not a canonical
+        # point of the prime-order group, is refused.
         check_public(card.ipk)
         check_public(card.spk)
-        # envelope §3.3: two roles, two keys; a stolen operational key must not be able to sign cards.
+        # RL-KEYS-002: a card whose operational key is its identity key is refused, so that no operational key
+        # can sign cards.
         if card.ipk == card.spk:
             raise StatementError("the card's operational key is its identity key")
         if len(self.signature) != SIGNATURE_BYTES:

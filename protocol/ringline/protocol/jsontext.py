@@ -2,7 +2,7 @@
 
 Parsers differ in what they make of two members with one name, of numbers beyond a double, of ``NaN`` and
 of a lone surrogate; what is sealed or signed as JSON must not mean one thing here and another there
-(protocol §2, envelope §3.10). msgspec checks the rest, so both have to accept a text.
+(RL-FRAME-003, RL-ENVELOPE-047). msgspec checks the rest, so both have to accept a text.
 """
 
 import json

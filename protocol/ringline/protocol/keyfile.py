@@ -1,4 +1,4 @@
-"""Key files as text: what is in them, and how a passphrase locks them (envelope §7).
+"""Key files as text: what is in them, and how a passphrase locks them.
 
 A file is comment lines, one header line that begins with ``ringline-key v1``, and the keys: readable
 lines, or one line of ciphertext. Nothing is decided by a comment. Two kinds exist, so that the identity
@@ -35,9 +35,11 @@ __all__ = ["AgentKeys", "IdentityKeys", "Keys", "format_plain", "format_sealed",
 _CHARS: Final = 65_536
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 24
+# RL-KEYS-050: at least 3 passes and 64 MiB.
 _PASSES: Final = 3
 _MEMORY_KIB: Final = 65_536
-# Bounds on reading: less would be no protection, more a way to hang whoever opens a planted file.
+# RL-KEYS-049: costs outside 1 to 16 passes and 8 MiB to 1 GiB are refused. Less would be no protection, more
+# a way to hang whoever opens a planted file.
 _PASSES_RANGE: Final = range(1, 16 + 1)
 _MEMORY_KIB_RANGE: Final = range(8 * 1_024, 1_024 * 1_024 + 1)
 

@@ -1,4 +1,4 @@
-"""The life of a call: states, events, and one literal table (protocol §5, §6, §6.1).
+"""The life of a call: states, events, and one literal table.
 
 This file knows neither clocks nor connections. A missing key *is* the answer "that may not happen
 here"; `advance` turns it into `IllegalTransition`. The state table and the diagram of ``spec/`` are
@@ -55,7 +55,7 @@ class State(StrEnum):
 
     @property
     def record(self) -> str:
-        """The word of the call record (protocol §9)."""
+        """The word of the call record; that of a parked call is RL-DURABLE-052."""
         return "delivery_failed" if self is State.PARKED else self.value
 
 
@@ -104,7 +104,7 @@ ENDS: Final[dict[tuple[str, str], Event]] = {
     ("failed", "indeterminate_execution"): Event.FAIL_INDETERMINATE,
 }
 """What a listener may claim in a ``call_outcome``, by ``terminal`` and ``terminal_reason``; an absent reason
-equals the terminal (protocol §3)."""
+equals the terminal (RL-FRAME-047, RL-FRAME-048)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +134,31 @@ _accepted: Final = Transition(State.ACCEPTED, status="answered")
 _started: Final = Transition(State.STARTED, status="working")
 
 TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
-    # --- sync (protocol §5); admission puts the call into RINGING
+    # --- sync; admission puts the call into RINGING (RL-SYNC-001)
+    # RL-SYNC-002: `answered` at the listener's first call_accepted.
     (_S, State.RINGING, Event.ACCEPT): _accepted,
-    # protocol §3: a start without an acceptance implies it.
+    # RL-FRAME-052: a call_started without an earlier call_accepted is taken for both. RL-SYNC-003: `working`.
     (_S, State.RINGING, Event.START): _started,
     (_S, State.ACCEPTED, Event.START): _started,
-    # protocol §3: completed only from started; failed from any state in the listener's hands.
+    # RL-FRAME-049: completed is refused for a call that has not started.
     (_S, State.STARTED, Event.COMPLETE): _completed,
+    # RL-FRAME-050: failed is accepted for a call in the listener's hands, and call_rejected too, whether or
+    # not it was accepted or started.
     (_S, State.RINGING, Event.FAIL): _failed,
     (_S, State.ACCEPTED, Event.FAIL): _failed,
     (_S, State.STARTED, Event.FAIL): _failed,
     (_S, State.RINGING, Event.FAIL_INDETERMINATE): _lost,
     (_S, State.ACCEPTED, Event.FAIL_INDETERMINATE): _lost,
     (_S, State.STARTED, Event.FAIL_INDETERMINATE): _lost,
+    # RL-SYNC-008: at call_rejected it ends as delivery_failed, and the caller is told protocol_error.
     (_S, State.RINGING, Event.REJECT): _rejected,
     (_S, State.ACCEPTED, Event.REJECT): _rejected,
     (_S, State.STARTED, Event.REJECT): _rejected,
+    # RL-CANCEL-023: a call whose cancellation is requested ends as canceled at the listener's call_cancelled.
     (_S, State.RINGING, Event.CANCELLED): _canceled,
     (_S, State.ACCEPTED, Event.CANCELLED): _canceled,
     (_S, State.STARTED, Event.CANCELLED): _canceled,
-    # protocol §6.1: expired says only that no acceptance was read; after one, the work may have run.
+    # RL-SYNC-014: without an outcome, expired if no acceptance was read, indeterminate_execution if one was.
     (_S, State.RINGING, Event.RING_BOUND): _expired,
     (_S, State.RINGING, Event.CALL_BOUND): _expired,
     (_S, State.RINGING, Event.INSTANCE_LOST): _expired,
@@ -161,18 +166,25 @@ TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
     (_S, State.ACCEPTED, Event.INSTANCE_LOST): _lost_timeout,
     (_S, State.STARTED, Event.CALL_BOUND): _lost_timeout,
     (_S, State.STARTED, Event.INSTANCE_LOST): _lost_timeout,
-    # --- durable (protocol §6); admission puts the call into QUEUED
+    # --- durable; admission puts the call into QUEUED (RL-FRAME-029)
+    # RL-DURABLE-007: it is handed out under a lease with a fresh lease_id.
     (_D, State.QUEUED, Event.LEASE): Transition(State.LEASED),
+    # RL-DURABLE-018: the caller is told answered and working as for a sync call, and never ringing.
     (_D, State.LEASED, Event.ACCEPT): _accepted,
     (_D, State.LEASED, Event.START): _started,
     (_D, State.ACCEPTED, Event.START): _started,
+    # RL-DURABLE-010: taken back when no call_accepted comes in time. RL-DURABLE-011: an accepted call stays
+    # with its connection, while that lives.
     (_D, State.LEASED, Event.RELEASE): Transition(State.QUEUED),
     (_D, State.ACCEPTED, Event.RELEASE): Transition(State.QUEUED),
+    # RL-DURABLE-051: parked at the third counted attempt, and un-parked if the attempt is taken back.
     (_D, State.QUEUED, Event.PARK): Transition(State.PARKED),
     (_D, State.LEASED, Event.PARK): Transition(State.PARKED),
     (_D, State.ACCEPTED, Event.PARK): Transition(State.PARKED),
+    # RL-HTTP-043: a replay of its callee puts a parked call back into the queue.
     (_D, State.PARKED, Event.REPLAY): Transition(State.QUEUED),
     (_D, State.PARKED, Event.TAKE_BACK): Transition(State.QUEUED),
+    # RL-FRAME-049, RL-FRAME-050, RL-SYNC-008, as for a sync call.
     (_D, State.STARTED, Event.COMPLETE): _completed,
     (_D, State.LEASED, Event.FAIL): _failed,
     (_D, State.ACCEPTED, Event.FAIL): _failed,
@@ -183,29 +195,40 @@ TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
     (_D, State.LEASED, Event.REJECT): _rejected,
     (_D, State.ACCEPTED, Event.REJECT): _rejected,
     (_D, State.STARTED, Event.REJECT): _rejected,
+    # RL-CANCEL-004: with nobody, queued or parked, it ends as canceled at once when its caller cancels it.
     (_D, State.QUEUED, Event.CANCEL): _canceled,
     (_D, State.PARKED, Event.CANCEL): _canceled,
+    # RL-CANCEL-023.
     (_D, State.LEASED, Event.CANCELLED): _canceled,
     (_D, State.ACCEPTED, Event.CANCELLED): _canceled,
     (_D, State.STARTED, Event.CANCELLED): _canceled,
+    # RL-DURABLE-056: not started when execute_by passes, it ends as expired, and the caller is told timeout.
     (_D, State.QUEUED, Event.EXECUTE_BY): _expired,
     (_D, State.LEASED, Event.EXECUTE_BY): _expired,
     (_D, State.ACCEPTED, Event.EXECUTE_BY): _expired,
+    # RL-DURABLE-057: a parked call ends as delivery_failed when execute_by passes, and the caller is told
+    # offline.
     (_D, State.PARKED, Event.EXECUTE_BY): Transition(
         State.DELIVERY_FAILED, error="offline", reason="delivery_failed"
     ),
+    # RL-DURABLE-059: stopped after execute_by, it ends as expired at call_cancelled, and as
+    # indeterminate_execution if nothing comes. RL-DURABLE-061: stopped for lost authority, call_cancelled
+    # gives revoked.
     (_D, State.STARTED, Event.STOPPED): _expired,
     (_D, State.STARTED, Event.REVOKED_STOPPED): _revoked,
     (_D, State.STARTED, Event.STOP_BOUND): _lost_timeout,
+    # RL-DURABLE-045: started, it ends as indeterminate_execution when its instance has not come back in time.
     (_D, State.STARTED, Event.INSTANCE_LOST): _lost_timeout,
+    # RL-DURABLE-060: not started, it ends as revoked when its caller or callee loses the authority for it.
     (_D, State.QUEUED, Event.AUTHORITY_LOST): _revoked,
     (_D, State.PARKED, Event.AUTHORITY_LOST): _revoked,
     (_D, State.LEASED, Event.AUTHORITY_LOST): _revoked,
     (_D, State.ACCEPTED, Event.AUTHORITY_LOST): _revoked,
 }
 
-# protocol §7: a release with the flag set ends the call in the same transaction, a flagged call is
-# neither handed out nor granted, and what stops at execute_by was then stopped for the caller.
+# RL-CANCEL-030: a call whose cancellation is requested is neither handed out nor granted. RL-CANCEL-029: it
+# ends as canceled when it leaves a listener's hands without having started. RL-DURABLE-059: what is stopped
+# at execute_by ends as canceled if the caller had asked for it.
 WITH_CANCEL_FLAG: Final[dict[tuple[Mode, State, Event], Transition | None]] = {
     (_D, State.QUEUED, Event.LEASE): None,
     (_D, State.LEASED, Event.START): None,

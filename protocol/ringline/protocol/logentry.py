@@ -1,4 +1,4 @@
-"""The entries of the key log: every card, succession and revocation that a relay has taken (envelope §7).
+"""The entries of the key log: every card, succession and revocation that a relay has taken.
 
 An entry is the signed bytes with their signatures behind them, so it proves itself to whoever reads the
 log. The label with which the signed bytes begin tells which kind it is::
@@ -40,8 +40,8 @@ def encode_entry(entry: LogEntry) -> bytes:
 def decode_entry(data: bytes) -> LogEntry:
     """Return what the bytes of an entry say.
 
-    Raises `LogError` for anything that `encode_entry` would not have written. Signatures are not verified:
-    that takes the card that an entry is about.
+    Raises `LogError` for anything that `encode_entry` would not have written (RL-LOG-017). Signatures are not
+    verified: that takes the card that an entry is about.
     """
     try:
         if data.startswith(label("card")):

@@ -2,7 +2,8 @@
 
 Every pattern is ASCII and written to be matched in full: ``\\A`` and ``\\Z`` stand in the text itself,
 because ``$`` would accept a trailing line feed, and the same text is handed to msgspec and to the
-generated JSON Schema. Nothing is normalised: a name either matches or is refused (protocol §1).
+generated JSON Schema. Nothing is normalised: a name either matches or is refused
+(RL-CONV-001, RL-CONV-002, RL-NAME-001).
 """
 
 import ipaddress
@@ -55,7 +56,7 @@ FEATURE: Final = r"\A[a-z0-9][a-z0-9-]{0,31}\Z"
 JTI: Final = r"\A[A-Za-z0-9_-]{16,64}\Z"
 # base64url of a SHA-256: 43 characters, and the last one carries only four bits.
 CARD_ID: Final = r"\A[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"
-# What a relay makes for one invite: to everybody else a word without parts (protocol §9).
+# What a relay makes for one invite: to everybody else a word without parts (RL-HTTP-051).
 INVITE: Final = r"\A[A-Za-z0-9._~-]{16,128}\Z"
 INVITE_ID: Final = r"\A[A-Za-z0-9_-]{1,64}\Z"
 _UUID4: Final = r"\A[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z"
@@ -88,17 +89,17 @@ _uuid4 = re.compile(_UUID4)
 
 
 def is_handle(text: str) -> bool:
-    """True for a handle: 2-31 of ``[a-z0-9-]``, the first no hyphen (protocol §1)."""
+    """True for a handle: 2-31 of ``[a-z0-9-]``, the first no hyphen (RL-NAME-001)."""
     return _handle.match(text) is not None
 
 
 def is_realm(text: str) -> bool:
-    """True for a realm: a name of 1-253 ``[a-z0-9.-]``, never a location (protocol §1)."""
+    """True for a realm: a name of 1-253 ``[a-z0-9.-]``, never a location (RL-NAME-001)."""
     return _realm.match(text) is not None
 
 
 def is_call_id(text: str) -> bool:
-    """True for a relay-minted call id: 1-64 of ``[A-Za-z0-9_-]`` (protocol §1)."""
+    """True for a relay-minted call id: 1-64 of ``[A-Za-z0-9_-]`` (RL-NAME-001)."""
     return _call_id.match(text) is not None
 
 
@@ -116,35 +117,35 @@ def is_loopback(host: str) -> bool:
 
 
 def is_message_id(text: str) -> bool:
-    """True for a caller-minted message id: 32 lower-case hex digits, not all zero (protocol §1)."""
+    """True for a caller-minted message id: 32 lower-case hex digits, not all zero (RL-NAME-001)."""
     return _hex32.match(text) is not None
 
 
 def is_correlation_id(text: str) -> bool:
-    """True for a correlation id, which is a W3C trace-id: the pattern of a message id (protocol §1)."""
+    """True for a correlation id, which is a W3C trace-id: the pattern of a message id (RL-NAME-001)."""
     return _hex32.match(text) is not None
 
 
 def is_task_id(text: str) -> bool:
-    """True for a task id: 1-64 of ``[a-z0-9-]``, the first no hyphen (protocol §11)."""
+    """True for a task id: 1-64 of ``[a-z0-9-]``, the first no hyphen (RL-NAME-001)."""
     return _task_id.match(text) is not None
 
 
 def is_context_id(text: str) -> bool:
-    """True for a callee-minted context id: ``ctx_`` and 22 base64url characters (protocol §11)."""
+    """True for a callee-minted context id: ``ctx_`` and 22 base64url characters (RL-NAME-001)."""
     return _context_id.match(text) is not None
 
 
 def is_invite(text: str) -> bool:
-    """True for what a relay tells an inviter, to be handed over (protocol §9)."""
+    """True for what a relay tells an inviter, to be handed over (RL-HTTP-051)."""
     return _invite.match(text) is not None
 
 
 def is_invite_id(text: str) -> bool:
-    """True for the id of an invite (protocol §9)."""
+    """True for the id of an invite (RL-HTTP-051)."""
     return _invite_id.match(text) is not None
 
 
 def is_uuid4(text: str) -> bool:
-    """True for a lower-case random UUID, as ``instance`` and ``boot`` are (protocol §2)."""
+    """True for a lower-case random UUID, as ``instance`` and ``boot`` are (RL-TRANSPORT-008)."""
     return _uuid4.match(text) is not None

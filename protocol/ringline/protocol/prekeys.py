@@ -2,7 +2,7 @@
 
 An operational key signs a new statement every day. The secrets come from a chain of hashes with a random
 first link, so that several hosts which share the chain publish the same bytes without talking to one
-another; whoever holds a link can make all later ones and none of the earlier (envelope §3.4).
+another; whoever holds a link can make all later ones and none of the earlier (RL-KEYS-027).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -51,7 +51,7 @@ def epoch_at(now_ms: int) -> int:
 
 
 def window(epoch: int) -> tuple[int, int]:
-    """Return ``not_before`` and ``not_after`` of that epoch's statement, in Unix ms (envelope §3.4)."""
+    """Return ``not_before`` and ``not_after`` of that epoch's statement, in Unix ms (RL-KEYS-021)."""
     start = epoch * EPOCH_MS
     return start - CLOCK_SLACK_MS, start + _EPOCHS_OF_LIFE * EPOCH_MS
 
@@ -66,7 +66,7 @@ class SealingKey:
 
     @property
     def key_id(self) -> bytes:
-        """The 32 bytes that name it (envelope §3.4)."""
+        """The 32 bytes that name it."""
         return key_id(self.suite, self.public)
 
 
@@ -97,7 +97,7 @@ class Prekey:
         check_span(self.not_before, self.not_after)
         if not 1 <= len(self.keys) <= 0xFF:
             raise StatementError("a prekey names 1 to 255 keys")
-        # envelope §3.4: ascending, so that two hosts write the same bytes and no suite comes twice.
+        # RL-KEYS-014: suites that do not ascend are refused, so that two hosts write the same bytes.
         ids = [key.suite for key in self.keys]
         if ids != sorted(set(ids)) or not 0 <= ids[0] <= ids[-1] <= 0xFFFF:
             raise StatementError("the prekey's suites are not in ascending order")
@@ -107,7 +107,7 @@ class Prekey:
                 raise StatementError(f"the prekey's key of suite {key.suite} has the wrong length")
 
     def encode(self) -> bytes:
-        """Return the bytes that are signed (envelope §3.4)."""
+        """Return the bytes that are signed (RL-ENVELOPE-001)."""
         return b"".join(
             (
                 label("prekey"),
@@ -142,7 +142,7 @@ class Prekey:
         return statement
 
     def check_life(self) -> None:
-        """Raises `StatementError` for a claim to hold longer than `PREKEY_LIFE_MS` (protocol §10)."""
+        """Raises `StatementError` for a claim to hold longer than `PREKEY_LIFE_MS` (RL-KEYS-016)."""
         check_span(self.not_before, self.not_after, PREKEY_LIFE_MS)
 
     def holds_at(self, time_ms: int, *, skew_ms: int = 0) -> bool:
@@ -152,7 +152,8 @@ class Prekey:
     def best(self, allowed: Collection[int] | None = None) -> SealingKey | None:
         """Return the key of the highest suite that runs here and is in ``allowed`` (default: any).
 
-        None when there is no such key: then nothing may be sealed (protocol §2.1, envelope §4 row 15).
+        Keys of suites that this program does not know are passed over (RL-ENVELOPE-008, RL-KEYS-015). None
+        when none is left: then nothing may be sealed.
         """
         usable = available_suites()
         for key in reversed(self.keys):
@@ -193,7 +194,10 @@ class SignedPrekey:
             raise StatementError("the prekey was published under another card")
         if len(self.signature) != SIGNATURE_BYTES:
             raise StatementError("the prekey's signature has the wrong length")
+        # RL-KEYS-013: one that the operational key of the card it names has not signed is refused.
         verify(card.spk, self.prekey.encode(), self.signature)
+        # RL-KEYS-014: so is a key of a known suite that is unusable. RL-KEYS-015: unknown suites are passed
+        # over.
         for key in self.prekey.keys:
             suite = SUITES.get(key.suite)
             if suite is not None:
@@ -240,7 +244,7 @@ class Chain:
         return SUITES[suite].private_from_seed(seed)
 
     def statement(self, card_id: bytes, suites: Iterable[int]) -> Prekey:
-        """Return this very epoch's statement under a card, for the given suites (envelope §3.4)."""
+        """Return this very epoch's statement under a card, for the given suites (RL-KEYS-027)."""
         not_before, not_after = window(self.epoch)
         return Prekey(
             card_id=card_id,
@@ -263,10 +267,10 @@ class Chain:
 
 
 def delete_at(not_after: int, superseded_at: int | None) -> int:
-    """Return when the secret of a statement is to be deleted; all in Unix ms (envelope §3.4).
+    """Return when the secret of a statement is to be deleted, and not before (RL-KEYS-022, RL-KEYS-023).
 
-    ``superseded_at`` is when a later statement was published, None if none was. A caller may seal to
-    what he holds for another day after that, and never once it has run out; then the longest call and
+    All in Unix ms. ``superseded_at`` is when a later statement was published, None if none was. A caller may
+    seal to what he holds for another day after that, and never once it has run out; then the longest call and
     the skew of both clocks are waited for.
     """
     last_use = not_after

@@ -1,6 +1,6 @@
 """Receipts as files: an answer, and all that proves who signed it, to whom, and in answer to what.
 
-Whoever has the file can check it with no secret, no relay and no network (envelope §3.5, §4 row 21). It is
+Whoever has the file can check it with no secret, no relay and no network (RL-ENVELOPE-043). It is
 one JSON object, and has nothing in it that nobody signed::
 
     {"format": "ringline-receipt", "v": 1,
@@ -73,7 +73,7 @@ _files: Final = msgspec.json.Decoder(_File)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedContext:
-    """What a callee signs around an answer (envelope §3.5). Times are Unix ms, digests 32 bytes.
+    """What a callee signs around an answer (RL-ENVELOPE-037). Times are Unix ms, digests 32 bytes.
 
     To exist it must be well-formed; raises `ReceiptError`.
     """

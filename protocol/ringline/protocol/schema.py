@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 __all__ = ["portable", "rewritten"]
 
-_SECTIONS: Final = re.compile(r" \((?:protocol|envelope) §[^)]*\)")
+_SECTIONS: Final = re.compile(r" \(RL-[A-Z]+-[0-9]+(?:(?:, | to )RL-[A-Z]+-[0-9]+)*\)")
 
 
 def portable(pattern: str) -> dict[str, str | dict[str, str]]:

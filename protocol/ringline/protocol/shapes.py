@@ -1,8 +1,8 @@
-"""The JSON of the HTTP interface, as structs (protocol §9).
+"""The JSON of the HTTP interface, as structs.
 
-Requests are closed: what a client sends and a relay decodes refuses unknown members. Responses are open:
-a client ignores members it does not know, so that a later relay may add some. Binary members are
-canonical unpadded base64url, checked where they are used.
+Requests are closed: what a client sends and a relay decodes refuses unknown members (RL-HTTP-002). Responses
+are open: a client ignores members it does not know, so that a later relay may add some (RL-HTTP-003). Binary
+members are canonical unpadded base64url (RL-HTTP-011), checked where they are used.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -51,7 +51,7 @@ class _Response(Struct, frozen=True, kw_only=True):
 
 
 class SuccessionStatement(_Request, frozen=True, kw_only=True):
-    """A succession (envelope §3.6): ``old_sig`` only when the old card committed to nobody."""
+    """A succession (RL-KEYS-030): ``old_sig`` only when the old card committed to nobody."""
 
     old_card_id: HashText
     new_ipk: Binary
@@ -94,7 +94,7 @@ class RevocationStatement(_Request, frozen=True, kw_only=True):
 
 
 class Policy(_Request, frozen=True, kw_only=True):
-    """Who may reach a handle, and whether it takes durable calls. ``block`` wins (protocol §9)."""
+    """Who may reach a handle, and whether it takes durable calls. ``block`` wins (RL-ADMIT-018)."""
 
     offline: bool
     accept: Literal["anyone", "listed", "invited"]

@@ -2,7 +2,7 @@
 
 Other libraries accept a public key for which one fixed signature holds for every message. PyNaCl's
 verification is the strict one, and `check_public` is called wherever a key enters the program, so a
-peer cannot sign once and for all (envelope §6). Everything that is signed is built by `transcript`, or is
+peer cannot sign once and for all (RL-ENVELOPE-007). Everything that is signed is built by `transcript`, or is
 the ASCII of a log-in token.
 """
 
@@ -57,7 +57,7 @@ def check_public(public: bytes) -> None:
     To be called once for every key that comes from outside, before it is stored or used.
 
     Raises `WeakKey` for a wrong length and for small-order, mixed-order and non-canonical points
-    (envelope §6).
+    (RL-ENVELOPE-007).
     """
     if len(public) != PUBLIC_BYTES:
         raise WeakKey(f"a signing key has {PUBLIC_BYTES} bytes, not {len(public)}")
@@ -68,7 +68,7 @@ def check_public(public: bytes) -> None:
 def verify(public: bytes, message: bytes, signature: bytes) -> None:
     """Pass when ``signature`` (64 bytes) is that of ``message`` under ``public`` (32 bytes, checked before).
 
-    Raises `BadSignature` otherwise, wrong lengths included (envelope §6).
+    Raises `BadSignature` otherwise, wrong lengths included (RL-ENVELOPE-007).
     """
     # crypto_sign_open takes signature and message in one string: without the check of the length, bytes
     # could move between the two.

@@ -1,4 +1,4 @@
-"""How one identity key hands over to the next, and how a card is called back (envelope §3.6)."""
+"""How one identity key hands over to the next, and how a card is called back."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 RevokedBy: TypeAlias = Literal["identity", "next"]
-"""Which key signed a revocation, as the wire names it (protocol §9)."""
+"""Which key signed a revocation, as the wire names it (RL-KEYS-034)."""
 
 _UNNAMED: Final = "names another card"
 
 
 class Reason(IntEnum):
-    """Why a card is revoked (protocol §9)."""
+    """Why a card is revoked."""
 
     UNSPECIFIED = 0
     COMPROMISED = 1
@@ -54,7 +54,7 @@ class Succession:
             raise StatementError("the succession's time is out of range")
 
     def encode(self) -> bytes:
-        """Return the bytes that are signed (envelope §3.6)."""
+        """Return the bytes that are signed (RL-ENVELOPE-001)."""
         return label("succession") + self.old_card_id + self.new_ipk + u64(self.ts)
 
     @classmethod
@@ -97,7 +97,7 @@ class SignedSuccession:
         return cls(succession, new.sign(message), None if old is None else old.sign(message))
 
     def verify(self, old: Card) -> None:
-        """Pass a succession that hands over from ``old``, a verified card (envelope §3.6).
+        """Pass a succession that hands over from ``old``, a verified card.
 
         With a commitment in the card, the new key must be the committed one. Without, the old key must
         have signed too. An old signature that is there must hold in either case.
@@ -109,16 +109,21 @@ class SignedSuccession:
         if statement.old_card_id != old.id:
             raise StatementError(f"the succession {_UNNAMED}")
         check_public(statement.new_ipk)
+        # RL-KEYS-054: a succession to the identity key that the old card has already is refused.
         if statement.new_ipk == old.ipk:
             raise StatementError("the succession hands over to the same key")
         message = statement.encode()
         if old.next == NO_NEXT:
+            # RL-KEYS-030: from a card without a commitment, the old identity key must have signed too.
             if self.old_signature is None:
                 raise StatementError("the card names no next key, and its identity key has not signed")
+        # RL-KEYS-029: if the old card commits to a key, the new one must be that.
         elif next_commitment(statement.new_ipk) != old.next:
             raise StatementError("the new key is not the one that the card committed to")
+        # RL-KEYS-031: an old signature must verify, even where none is needed.
         if self.old_signature is not None:
             verify(old.ipk, message, self.old_signature)
+        # RL-KEYS-028: the new identity key must have signed.
         verify(statement.new_ipk, message, self.signature)
 
 
@@ -140,7 +145,7 @@ class Revocation:
             raise StatementError("the revocation's time is out of range")
 
     def encode(self) -> bytes:
-        """Return the bytes that are signed (envelope §3.6)."""
+        """Return the bytes that are signed (RL-ENVELOPE-001)."""
         return label("revoke") + self.card_id + u8(self.reason) + u64(self.ts)
 
     @classmethod
@@ -186,13 +191,15 @@ class SignedRevocation:
         return "identity" if self.next_ipk is None else "next"
 
     def verify(self, card: Card) -> None:
-        """Pass a revocation of ``card`` (a verified one) by a key that may revoke it (envelope §3.6).
+        """Pass a revocation of ``card`` (a verified one) by a key that may revoke it.
 
         Raises `StatementError` for another card, or a next key that the card did not commit to;
         `WeakKey`; `BadSignature`.
         """
         if self.revocation.card_id != card.id:
             raise StatementError(f"the revocation {_UNNAMED}")
+        # RL-KEYS-034: signed by the card's identity key, or by the key to which the card commits.
+        # RL-KEYS-035: by no other.
         signer = card.ipk
         if self.next_ipk is not None:
             check_public(self.next_ipk)
@@ -207,13 +214,13 @@ def keeps_next(earlier: Card, later: Card) -> bool:
     """Whether two cards of one identity agree on the identity that follows; one may be the first to name it.
 
     Whoever has stolen an identity key can sign cards with it. Were he free in this, he could name his own
-    successor and keep the handle for good (envelope §3.3).
+    successor and keep the handle for good (RL-KEYS-010).
     """
     return earlier.next in (NO_NEXT, later.next)
 
 
 def check_replacement(previous: Card, following: Card, succession: SignedSuccession | None = None) -> None:
-    """Pass a card that may stand in the place of ``previous``; both verified (protocol §10).
+    """Pass a card that may stand in the place of ``previous``; both verified (RL-KEYS-032, RL-KEYS-033).
 
     A handle passes on only within its identity, whose commitment to the next one stands once it was made, or
     by a succession that names ``previous``. Whether the

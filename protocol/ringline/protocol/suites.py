@@ -1,7 +1,7 @@
 """The two ways to encrypt to a key: HPKE with X25519, and with the hybrid of ML-KEM-768 and X25519.
 
 A suite belongs to the recipient's signed key and is never negotiated; a key id binds the two together
-(envelope §3.2). Both use HKDF-SHA256 and ChaCha20-Poly1305. A private key is a 32-byte seed in either
+(RL-ENVELOPE-018). Both use HKDF-SHA256 and ChaCha20-Poly1305. A private key is a 32-byte seed in either
 suite. Should a later draft change the bytes of the hybrid, it gets a new id; id 2 keeps these.
 """
 
@@ -47,7 +47,7 @@ class PrivateKey:
     public: bytes
     """The public key, ``npk`` bytes of its suite."""
     key_id: bytes
-    """What names the public key under its suite, 32 bytes (envelope §3.4)."""
+    """What names the public key under its suite, 32 bytes."""
 
     def __init__(self, suite: int, seed: bytes, public: bytes, native: _Private) -> None:
         self.suite = suite
@@ -68,7 +68,10 @@ class PrivateKey:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Suite:
-    """One suite of envelope §3.2. The KDF is always HPKE's 0x0001, the AEAD 0x0003; sizes are in bytes."""
+    """One of the suites (RL-ENVELOPE-003, RL-ENVELOPE-004); sizes are in bytes.
+
+    The KDF is always HPKE's 0x0001, the AEAD 0x0003.
+    """
 
     id: int
     """The number on the wire."""
@@ -114,7 +117,7 @@ class Suite:
         """Pass a public key that may be stored and sealed to; for each key that comes from outside.
 
         Raises `WeakKey` for a wrong length, a curve point of small order or with its high bit set, and a
-        lattice key that is not reduced (envelope §4 row 27, §6). Where ML-KEM is not available the lattice
+        lattice key that is not reduced (RL-ENVELOPE-006). Where ML-KEM is not available the lattice
         half is passed unread: such a program cannot seal to it anyway.
         """
         self._check_length(public)
@@ -133,7 +136,7 @@ class Suite:
         """Return the plaintext of what `seal` made for this key and this ``info``.
 
         Raises `CannotOpen` for every other input, a key of the other suite included; the cause is not
-        told apart (envelope §3.7 step 6).
+        told apart (RL-ENVELOPE-033).
         """
         try:
             return self._hpke.decrypt(ciphertext, private.native, info)
@@ -171,8 +174,8 @@ def _expand_curve(seed: bytes) -> tuple[x25519.X25519PrivateKey, bytes]:
 
 
 def _expand_hybrid(seed: bytes) -> tuple[hpke.MLKEM768X25519PrivateKey, bytes]:
-    # envelope §3.2: plain SHAKE256. Libraries disagree on HPKE's DeriveKeyPair for this KEM, so that of
-    # none is ever called.
+    # RL-ENVELOPE-005: the private key follows from plain SHAKE256. Libraries disagree on HPKE's DeriveKeyPair
+    # for this KEM, so that of none is ever called.
     expanded = hashlib.shake_256(seed).digest(96)
     lattice = mlkem.MLKEM768PrivateKey.from_seed_bytes(expanded[:64])
     curve, curve_public = _expand_curve(expanded[64:])
@@ -181,7 +184,9 @@ def _expand_hybrid(seed: bytes) -> tuple[hpke.MLKEM768X25519PrivateKey, bytes]:
 
 
 def _import_curve(public: bytes) -> x25519.X25519PublicKey:
-    # RFC 7748 §5 ignores the high bit, so a key with it set is a second spelling of another key.
+    # RL-ENVELOPE-006: an X25519 key with its highest bit set, or of small order, and an ML-KEM key with a
+    # coefficient that is not reduced are refused. RFC 7748 §5 ignores the high bit, so a key with it set is a
+    # second spelling of another key.
     if public[-1] & 0x80:
         raise WeakKey("the X25519 key has its high bit set")
     point = x25519.X25519PublicKey.from_public_bytes(public)
@@ -244,11 +249,11 @@ def available_suites() -> tuple[int, ...]:
     """Return the ids of the suites that run here, in ascending order: what a prekey may be published for.
 
     Without 2 in it, this build of ``cryptography`` stands on an OpenSSL older than 3.5: say so to the
-    person, because calls are then not safe against a later quantum computer (envelope §5).
+    person, because calls are then not safe against a later quantum computer (RL-ENVELOPE-004).
     """
     return tuple(suite.id for suite in SUITES.values() if suite.available())
 
 
 def key_id(suite: int, public: bytes) -> bytes:
-    """Return the 32 bytes that name a public key under its suite (envelope §3.4)."""
+    """Return the 32 bytes that name a public key under its suite."""
     return digest(label("key") + u16(suite) + public)

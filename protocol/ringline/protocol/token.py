@@ -1,10 +1,11 @@
-"""The log-in token: a JWT by the operational key, good for one request (protocol §2, §9).
+"""The log-in token: a JWT by the operational key, good for one request.
 
 It is bound to realm, method, path and time, and its ``jti`` is used up by whoever verified it fully. The
 signed bytes are ASCII and begin with ``ey``, so they can be none of the structures of `transcript`.
 
 A relay checks in this order: `parse`; the card that ``iss`` and ``kid`` name; `verify`, with `DUMMY_SPK`
-when there is no such card; `check`; and last the ``jti``. Every failure gets one and the same answer.
+when there is no such card; `check`; and last the ``jti``. Every failure gets one and the same answer
+(RL-AUTH-021).
 """
 
 import re
@@ -35,8 +36,8 @@ TOKEN_CHARS: Final = 4_096
 """The longest token that is looked at."""
 
 DUMMY_SPK: Final = nacl.bindings.crypto_core_ed25519_from_uniform(digest(b"ringline: nobody's key"))
-"""A key to verify against when there is none, so that the time tells nothing: a valid point, and nobody
-can know its private half, because it was hashed onto the curve."""
+"""RL-AUTH-012. A key to verify against when there is none, so that the time tells nothing: a valid point, and
+nobody can know its private half, because it was hashed onto the curve."""
 
 # From /v1/ on: printable ASCII, without query and fragment.
 _PATH: Final = r"\A/v1/[!-\"$->@-~]{1,1024}\Z"
@@ -127,7 +128,7 @@ def mint(
 
 
 def parse(token: str) -> Claims:
-    """Read a token: exactly the members of protocol §9, in canonical base64url, none twice.
+    """Read a token: exactly its members, in canonical base64url, none twice (RL-AUTH-007, RL-AUTH-008).
 
     Raises `TokenError`, and nothing else, for whatever is wrong.
     """
@@ -143,6 +144,7 @@ def parse(token: str) -> Claims:
         card_id = b64decode(payload.sub, length=HASH_BYTES)
     except (RinglineError, msgspec.MsgspecError, ValueError):
         _refuse("not the members of a log-in token")
+    # RL-AUTH-009: a token whose header and claims name different cards is refused.
     if header.kid != payload.sub:
         _refuse("the header names another card than the claims")
     return Claims(
@@ -159,7 +161,7 @@ def parse(token: str) -> Claims:
 
 
 def verify(claims: Claims, spk: bytes) -> None:
-    """Pass a token that ``spk`` (32 bytes) signed: first the key is checked, then the signature.
+    """Pass a token that ``spk`` (32 bytes) signed: first the key is checked (RL-AUTH-011).
 
     Raises `TokenError`, and nothing else, for whatever is wrong.
     """
@@ -175,22 +177,27 @@ def verify(claims: Claims, spk: bytes) -> None:
 def check(
     claims: Claims, *, realm: str, method: str, path: str, now_s: float, started_s: float | None = None
 ) -> None:
-    """Pass a verified token that is for this request and of this time, in the order of protocol §2.
+    """Pass a verified token that is for this request and of this time.
 
     ``now_s`` and ``started_s`` are Unix time in seconds; the latter is when the relay started, if it has
     forgotten the tokens before (None: it has not).
 
     Raises `TokenError`.
     """
+    # RL-AUTH-013: a token for another realm, another method or another path is refused.
     if claims.realm != realm:
         _refuse("for another realm")
     if claims.method != method or claims.path != path:
         _refuse("for another request")
+    # RL-AUTH-014: so is one whose iat is more than 120 s from the relay's own clock, on either side.
     if not abs(now_s - claims.iat) <= TOKEN_SKEW_S:
         _refuse("not of this time")
+    # RL-AUTH-015: and one whose exp is not after its iat, or more than 60 s after it. RL-AUTH-016: exp is not
+    # compared with the clock.
     if not 0 < claims.exp - claims.iat <= TOKEN_LIFE_S:
         _refuse("good for too long, or for no time")
-    # Its jti may have been used before the restart; `iat` is whole, so the whole second of the start counts.
+    # RL-AUTH-019: and one whose iat is before the whole second of the relay's start, if it has forgotten the
+    # tokens that were used before.
     if started_s is not None and claims.iat < int(started_s):
         _refuse("older than the relay's memory")
 
@@ -201,7 +208,7 @@ def _refuse(why: str) -> NoReturn:
 
 @cache
 def _jws() -> "PyJWS":
-    """The JWS mechanics with one algorithm: Ed25519 by PyNaCl, never by another library (envelope §6).
+    """The JWS mechanics with one algorithm: Ed25519 by PyNaCl, never by another library (RL-ENVELOPE-007).
 
     Imported late: the package takes longer to load than all of the protocol.
     """

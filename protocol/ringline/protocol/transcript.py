@@ -2,7 +2,7 @@
 
 Fields are fixed-size big-endian integers, fixed-size byte strings, or length-prefixed ones, and each
 structure begins with a label that names its use. So no structure is a prefix of another or can be taken
-for one, and nothing depends on how some serialiser orders or escapes (envelope §3.1).
+for one, and nothing depends on how some serialiser orders or escapes (RL-ENVELOPE-001).
 """
 
 import hashlib
@@ -30,7 +30,7 @@ USES: Final = (
     "safety",
     "invite",
 )
-"""Every use that has a label. ``auth`` is reserved and deliberately absent (envelope §3.6)."""
+"""Every use that has a label. ``auth`` is reserved and deliberately absent."""
 
 
 def u8(value: int) -> bytes:
@@ -59,7 +59,7 @@ def vec(data: bytes) -> bytes:
 
 
 def digest(data: bytes) -> bytes:
-    """Return the SHA-256 of ``data``, 32 bytes; the only hash of the transcripts (envelope §3.1)."""
+    """Return the SHA-256 of ``data``, 32 bytes; the only hash of the transcripts."""
     return hashlib.sha256(data).digest()
 
 
@@ -74,7 +74,7 @@ _LABELS: Final = {use: vec(_PREFIX + b"/" + use.encode("ascii")) for use in USES
 
 
 def label(use: str) -> bytes:
-    """Return the label with which every structure of that use begins (envelope §3.1).
+    """Return the label with which every structure of that use begins (RL-ENVELOPE-001).
 
     Raises `KeyError` for a use that is not in `USES`: a mistake of the program, never of a peer.
     """
@@ -82,7 +82,7 @@ def label(use: str) -> bytes:
 
 
 class Reader:
-    """Reads a structure field by field and insists on its end.
+    """Reads a structure field by field and insists on its end (RL-ENVELOPE-002).
 
     Every method raises `EncodingError` when the bytes run out, so whoever decodes a peer's bytes needs
     no length check of his own.

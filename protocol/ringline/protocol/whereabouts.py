@@ -1,7 +1,7 @@
 """Where a fault of the program arose, without its text: that may quote a token or what was under a seal.
 
 A log that names the kind of an exception and nothing else leaves whoever reads it without a place to look at;
-a traceback says too much (protocol §12).
+a traceback says too much (RL-ERROR-007, RL-PRIVACY-001).
 """
 
 from typing import Final
