@@ -1,4 +1,4 @@
-"""What came of a request to cancel (protocol §7)."""
+"""What came of a request to cancel (RL-CANCEL-012, RL-CANCEL-014)."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, final

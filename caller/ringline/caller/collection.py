@@ -1,8 +1,8 @@
 """Fetching what came of a durable call, in this process or in a later one.
 
 In this order, each step on disk before the next: the outcome is opened and kept as a receipt, the relay is
-told that it may delete it, the one-time key is deleted (envelope §3.9). A crash between two of them leaves
-a call that is collected again and comes to the same.
+told that it may delete it, the one-time key is deleted (RL-ENVELOPE-043, RL-DURABLE-069, RL-ENVELOPE-044). A
+crash between two of them leaves a call that is collected again and comes to the same.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from ringline.protocol.shapes import CallRecord
 __all__ = ["collect", "settle", "settle_others", "submitted"]
 
 _POLL_S: Final = 50
-"""How long a relay holds one request at most (protocol §9)."""
+"""How long a relay holds one request at most (RL-HTTP-037)."""
 _PAUSE_S: Final = 0.5
 _PAUSE_MAX_S: Final = 5.0
 _SUBMIT_S: Final = 30.0

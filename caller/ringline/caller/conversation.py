@@ -1,4 +1,4 @@
-"""Several calls that belong together: the callee keeps the context, under the seal (protocol §11)."""
+"""Several calls that belong together: the callee keeps the context, under the seal (RL-CONVERSE-001)."""
 
 import asyncio
 import secrets
@@ -61,7 +61,8 @@ class Conversation:
             try:
                 reply = await running.result()
             except PeerFailure as failure:
-                # protocol §11: a refused turn starts nothing; the others leave the turn as it was.
+                # RL-CONVERSE-005: context_unknown is one and the same for every cause.
+                # RL-CONVERSE-008: a turn whose request failed otherwise may be asked again.
                 self._over = self._over or failure.code == "context_unknown"
                 raise
             except asyncio.CancelledError:

@@ -265,7 +265,7 @@ class Errand:
         return post, await self._kept(post, request)
 
     async def _kept(self, post: Post, request: Request) -> Stored:
-        """Return what is to be sent: sealed now, or sealed and kept by an earlier try (protocol §8)."""
+        """Return what is to be sent: sealed now, or sealed and kept by an earlier try (RL-IDEM-011)."""
         if self._repeat:
             known = await post.stored(post.outbox.find, self.callee, self.message_id)
             if known is not None:

@@ -1,8 +1,9 @@
 """What a caller must not forget: sealed requests with their one-time keys, and receipts.
 
 A request is on disk, with the key that will open its outcome, before its first byte is sent; so a crash
-never leaves an outcome that nobody can open, and a repeat is the same bytes (protocol §8). A receipt is on
-disk in the same transaction in which the one-time key is deleted (envelope §3.9).
+never leaves an outcome that nobody can open, and a repeat is the same bytes (RL-IDEM-010, RL-IDEM-011). A
+receipt is on disk in the same transaction in which the one-time key is deleted (RL-ENVELOPE-043,
+RL-ENVELOPE-044).
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ class Stored:
     content: bytes
     """SHA-256 of what is asked, without what differs from one try to the next."""
     digest: bytes
-    """``request_digest`` (envelope §3.5)."""
+    """``request_digest`` (RL-ENVELOPE-037)."""
     from_ipk: bytes
     to_ipk: bytes
     """The callee's identity key at the time of sealing: the outcome must be his."""
@@ -54,7 +55,7 @@ class Stored:
     receipt: Receipt | None = None
 
     def resendable(self, now_ms: int) -> bool:
-        """True while a relay may still take these bytes (protocol §4 step 3)."""
+        """True while a relay may still take these bytes (RL-ADMIT-011, RL-ADMIT-012)."""
         return now_ms < self.exp + (ENVELOPE_SKEW_MS if self.mode == "sync" else 0)
 
 
@@ -88,7 +89,7 @@ class Outbox:
         return stored
 
     def replace(self, stored: Stored) -> None:
-        """Put a new sealing of a call in the place of one that never reached anybody (protocol §5)."""
+        """Put a new sealing of a call in the place of one that never reached anybody (RL-SYNC-036)."""
         with self._file.told(), self._file.transaction("replace"):
             self._run.execute(
                 "DELETE FROM calls WHERE callee = ? AND message_id = ?", (stored.callee, stored.message_id)
@@ -159,7 +160,7 @@ class Outbox:
         """Keep a receipt; of a sync call the one-time key is deleted in the same transaction.
 
         The key of a durable call stays until its outcome was acknowledged. Returns the receipt that is
-        kept, which is the first one (envelope §3.9).
+        kept, which is the first one (RL-ENVELOPE-039).
         """
         with self._file.told(), self._file.transaction("answered"):
             known = self._receipt(callee, message_id)

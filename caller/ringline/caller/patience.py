@@ -1,4 +1,4 @@
-"""How long a call is waited for and how one stops waiting: bounds, holds, cancellations (protocol §5, §7)."""
+"""How long a call is waited for and how one stops waiting: bounds, holds, cancellations."""
 
 from collections.abc import Callable
 from typing import final
@@ -90,7 +90,7 @@ class Patience:
                 and call.out.durable_exp is None
                 and now.mono >= call.lost_at + HOLD_MS
             ):
-                # protocol §5: the relay has cancelled it by now, if it still knows it.
+                # RL-SYNC-028: the relay has asked for its cancellation by now, if it still knows it.
                 assert call.lost_error is not None
                 effects += self._roll.end(call, LostRelay(call.lost_error, sent=True))
             else:
@@ -112,7 +112,7 @@ class Patience:
         return effects
 
     def ask_cancel(self, call: Pending) -> list[Effect]:
-        """Send ``cancel_call``, or hold it until the call has an id and a connection (protocol §7)."""
+        """Send ``cancel_call``, or hold it until the call has an id and a connection (RL-CANCEL-013)."""
         if call.call_id is None or not self._roll.connected:
             call.cancel = "wanted"
             return []

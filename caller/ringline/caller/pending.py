@@ -18,7 +18,7 @@ class Outgoing:
     message_id: str
     correlation_id: str
     payload: bytes
-    """The whole frame, encoded: repeats are these bytes, verbatim (protocol §8)."""
+    """The whole frame, encoded: repeats are these bytes, verbatim (RL-IDEM-011)."""
     deadline: int
     """When the caller stops waiting, monotonic ms."""
     sent_before: bool = False

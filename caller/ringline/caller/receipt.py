@@ -1,7 +1,7 @@
 """Receipts: an outcome with all that proves who signed it, to whom, and in answer to what.
 
 Whoever has a receipt can check it without a key and without the relay, and show it to others
-(envelope §3.9, §4 row 21).
+(RL-ENVELOPE-043).
 """
 
 from dataclasses import dataclass

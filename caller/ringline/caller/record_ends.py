@@ -1,4 +1,4 @@
-"""The error for each way a durable call ends without an outcome, by the relay's record (protocol §6.1)."""
+"""The error for each way a durable call ends without an outcome, by the relay's record."""
 
 from typing import Final, final
 

@@ -22,7 +22,7 @@ class Signer:
     ipk: bytes
     """Identity key, 32 bytes."""
     fingerprint: str
-    """The identity key as people compare it (envelope §7)."""
+    """The identity key as people compare it (RL-KEYS-048)."""
 
     def __str__(self) -> str:
         return f"{self.handle} {self.fingerprint}"

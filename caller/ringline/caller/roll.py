@@ -90,7 +90,7 @@ class Roll:
     def end(self, call: Pending, end: Ended | None) -> list[Effect]:
         """End a call; None means that its outcome was opened. An outcome being opened is waited for."""
         if end is not None and call.opening:
-            # protocol §5: a late timeout never replaces an outcome.
+            # RL-SYNC-035: an outcome that is here is not replaced by anything that comes later.
             call.held = call.held or end
             return []
         self.remove(call)

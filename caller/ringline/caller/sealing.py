@@ -160,7 +160,7 @@ def open_answer(
     """Open the outcome of a kept call; ``card`` is the verified card that its ``sid`` names.
 
     Everything but the card, the call id, the end and the time of sealing comes from what was kept before
-    the call was sent (envelope §3.8). Raises `CannotOpen`, and nothing else.
+    the call was sent (RL-ENVELOPE-037). Raises `CannotOpen`, and nothing else.
     """
     if stored.reply_seed is None:
         raise CannotOpen("key deleted")

@@ -2,7 +2,7 @@
 
 A `CallerSession` knows the calls to one callee. It is told what happens and answers with effects, which
 the edge performs in order. It neither seals nor opens: an outcome is handed out as `Open`, and the edge
-says what came of it. Whatever else a relay sends is its unauthenticated word (envelope §3.8).
+says what came of it. Whatever else a relay sends is its unauthenticated word (RL-ERROR-002).
 """
 
 from typing import Final, final
@@ -48,7 +48,7 @@ _SPOILED_MS: Final = 1_000
 _OPENINGS: Final = 4
 _EARLY: Final = 4
 _STATES: Final = {"ringing": 1, "answered": 2, "working": 3}
-# protocol §11: retried at most once by the library, with the same message_id.
+# RL-IDEM-013: what these refused is not repeated by itself more than once, nor before retry_after_ms.
 _RETRIED: Final[dict[RelayCode, Progress]] = {
     "offline": "offline",
     "busy": "busy",
@@ -160,7 +160,7 @@ class CallerSession:
             call.lookup_at = now.mono + _LOOKUP_AGAIN_MS
             return []
         if not known:
-            # protocol §5: it may have run, and sending it again could make it run twice.
+            # RL-SYNC-038: the relay answered 404, so the work may have run; it is not sent again.
             return self._roll.end(call, Refused("timeout", call.call_id, None, forgotten=True))
         return self._send(call)
 
@@ -190,7 +190,7 @@ class CallerSession:
         """The answer to `Open`: it opened, and is kept. The call is over."""
         call = self._roll.get(message_id)
         if call is None:
-            self._roll.strays.late += 1  # envelope §3.9: the first one counts
+            self._roll.strays.late += 1  # RL-ENVELOPE-039: the first one counts
             return []
         return self._roll.end(call, None)
 
@@ -235,12 +235,13 @@ class CallerSession:
     # --- what is sent, and what comes back
 
     def _bring(self, call: Pending, now: Instant) -> list[Effect]:
-        """Bring a call onto the connection that stands (protocol §5)."""
+        """Bring a call onto the connection that stands."""
         if call.resealing or call.looking_up:
             return []
         if call.call_id is None or call.out.durable_exp is not None:
             return self._send(call)
-        # A relay that has forgotten a call would take its repeat for a new one: ask before.
+        # RL-SYNC-037: a sync request of which the call_id was seen is not sent again before the relay was
+        # asked: one that has forgotten the call would take its repeat for a new one.
         call.looking_up = True
         return [Lookup(call.out.message_id, call.call_id)]
 
@@ -313,7 +314,7 @@ class CallerSession:
         return self._refused(call, frame, retry_ms, now)
 
     def _refused(self, call: Pending, frame: CallError, retry_ms: int | None, now: Instant) -> list[Effect]:
-        """An error without ``call_id``: this sending admitted nothing (protocol §3)."""
+        """An error without ``call_id``: this sending admitted nothing (RL-FRAME-034)."""
         call.answered = True
         first = call.sendings == 1 and call.call_id is None
         if call.given_up_at is not None:
@@ -326,7 +327,7 @@ class CallerSession:
             and not call.resealed
             and call.cancel == "no"
         ):
-            # protocol §5: sealed before the relay's start, and no earlier sending could have run.
+            # RL-SYNC-036: answered timeout without call_id and never sent before: sealed afresh, once.
             call.resealing = call.resealed = True
             call.on_wire = False
             return [Reseal(call.out.message_id)]
@@ -353,7 +354,7 @@ class CallerSession:
             return []
         learned = self._roll.learn(call, frame.call_id) if call.call_id is None else []
         if call.call_id != frame.call_id or frame.expires_at > exp:
-            # protocol §6: execute_by is never beyond what was sealed, and a call has one id.
+            # RL-DURABLE-068: a call_queued of other ids, or expiring after the request's exp, is no receipt.
             self._roll.strays.mismatched += 1
             error = ProtocolError("the relay has confirmed another call than the one that was sent")
             return [*learned, *self._roll.end(call, LostRelay(error, sent=True))]

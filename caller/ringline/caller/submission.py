@@ -32,7 +32,7 @@ class Submission:
         """Send the bytes until the relay says that it has stored them, note that on disk, and return it.
 
         Raises what ends a call without an outcome; `CallTimeout` when the time is over, and then the relay
-        may have it or not: sending the same bytes again finds out and is free (protocol §8).
+        may have it or not: sending the same bytes again finds out and is free (RL-IDEM-001, RL-IDEM-004).
         """
         stored, post = self._stored, self._post
         line = post.line(stored.callee)

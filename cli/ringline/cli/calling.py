@@ -94,14 +94,12 @@ class Calling:
         from ringline.cli.report import open_report
         from ringline.client import Home
 
-        self._chosen = chosen
         self._address = chosen.address()
         self._contacts = tuple(contacts)
         self._trust_new = trust_new
         home = Home.default()
-        if not new:
-            _require(home, self._address, chosen.own)
-        self._lock = locking(home, self._address, chosen.own, chosen.passphrase_file, chosen.plain)
+        self._own = chosen.own if new else _who_asks(home, self._address, chosen.own)
+        self._lock = locking(home, self._address, self._own, chosen.passphrase_file, chosen.plain)
         self.report = open_report(machine=chosen.machine)
         self.notes: list[str] = []
         """What was told meanwhile; for the document of ``--json``."""
@@ -116,7 +114,7 @@ class Calling:
         from ringline.caller import AsyncCaller
 
         return AsyncCaller(
-            self._chosen.own,
+            self._own,
             relay=self._address.base_url,
             realm=self._address.realm,
             passphrase=self._lock.passphrase,
@@ -137,13 +135,17 @@ class Calling:
         return asyncio.run(ask())
 
 
-def _require(home: "Home", address: "RelayAddress", handle: str | None) -> None:
-    """Raise `ConfigError` when the identity that is asked about, or any, is not in this folder."""
+def _who_asks(home: "Home", address: "RelayAddress", handle: str | None) -> str:
+    """Return the identity that asks about its calls: the one named, else the only one, else the one that
+    calls.
+
+    Raises `ConfigError` when it, or any, is not in this folder.
+    """
     from ringline.protocol.errors import ConfigError
 
     handles = home.handles(address)
     if handles and (handle is None or handle in handles):
-        return
+        return home.own_handle(address) if handle is None else handle
     who = "no identity" if handle is None else f"no identity {handle}"
     raise ConfigError(
         f"there is {who} for {address.base_url} in {home.root}, so no call was made from here",

@@ -1,7 +1,7 @@
 """Errors as a person and a program read them.
 
 What happened, who says so, what is still true, the exact next command, and the code of the registry. The
-relay's word, the peer's signed word and this program's own are never written alike (protocol §11).
+relay's word, the peer's signed word and this program's own are never written alike (RL-ERROR-001).
 """
 
 import difflib

@@ -253,7 +253,7 @@ class Account:
         return SignedPrekey.sign(statement, generation.operational)
 
     def publication(self, now_ms: int) -> KeysPublication:
-        """Return the body of ``PUT /v1/handles/{h}`` (protocol §9)."""
+        """Return the body of ``PUT /v1/handles/{h}`` (RL-HTTP-018)."""
         prekey = self.prekey(now_ms)
         return KeysPublication(
             card=b64encode(self.card.card.encode()),
@@ -264,14 +264,14 @@ class Account:
         )
 
     def prekey_publication(self, now_ms: int) -> PrekeyPublication:
-        """Return the body of ``PUT /v1/handles/{h}/prekeys`` (protocol §9)."""
+        """Return the body of ``PUT /v1/handles/{h}/prekeys`` (RL-HTTP-022)."""
         prekey = self.prekey(now_ms)
         return PrekeyPublication(
             prekey=b64encode(prekey.prekey.encode()), prekey_sig=b64encode(prekey.signature)
         )
 
     def rotation_due(self, now_ms: int) -> bool:
-        """True when today's prekeys were not published yet (envelope §3.4)."""
+        """True when today's prekeys were not published yet (RL-KEYS-021)."""
         return epoch_at(now_ms) > max(self._generations[0].published, default=-1)
 
     def renewal_due(self, now_ms: int) -> bool:
@@ -364,7 +364,7 @@ class Account:
     def signer(self, ipk: bytes) -> tuple[SignedCard, SigningKey]:
         """Return the newest card of an own identity, and the operational key that it names.
 
-        An outcome is signed by the identity that was called, whichever has followed since (envelope §3.7).
+        An outcome is signed by the identity that was called, whichever has followed since (RL-ENVELOPE-017).
         Without a key of that identity, the current ones are returned.
         """
         for generation in self._generations:
@@ -393,7 +393,7 @@ class Account:
         return stamp_of(self.home.agent_key_file(self.address, self.handle))
 
     def _forget(self, now_ms: int) -> None:
-        """Delete the secrets whose time is over (envelope §3.4); the lock is held."""
+        """Delete the secrets whose time is over (RL-KEYS-022, RL-KEYS-023); the lock is held."""
         folder = self.home.identity_folder(self.address, self.handle)
         current, *older = self._generations
         first = keep_from(current.published, now_ms) if current.published else current.keys.chain.epoch

@@ -1,7 +1,7 @@
 """Where a realm is reached.
 
 A realm is a name and never a location: the client takes it from its own configuration, and where it is
-reached is configuration too (protocol §1). This module joins the two and derives every URL from them.
+reached is configuration too (RL-NAME-002). This module joins the two and derives every URL from them.
 """
 
 import re
@@ -19,7 +19,7 @@ DEFAULT_RELAY: Final = "http://127.0.0.1:7575"
 """Where a development relay listens unless told otherwise."""
 
 LOCAL_REALM: Final = "localhost"
-"""The realm of every development relay (protocol §1)."""
+"""The realm of every development relay."""
 
 _HTTP_OF: Final = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
 _PATH: Final = re.compile(r"[A-Za-z0-9._~/-]*")
@@ -61,7 +61,7 @@ class RelayAddress:
         if parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
             raise _bad(url, "it ends with its path; query, fragment and escapes do not belong in it")
         loopback = is_loopback(host)
-        # protocol §1: off loopback only https/wss.
+        # RL-NAME-003: no relay is spoken to without TLS unless it is on a loopback address.
         if scheme == "http" and not loopback:
             raise _bad(url, "without TLS only a relay on loopback is used", "use https:// or wss://")
         named = realm if realm is not None else LOCAL_REALM if loopback else host
@@ -70,6 +70,7 @@ class RelayAddress:
                 f"{named!r} is not a realm: a realm is a name such as relay.example, without port or path",
                 next_step="give the relay's realm with --realm",
             )
+        # RL-NAME-004: realm localhost is refused for a relay that is not on a loopback address.
         if named == LOCAL_REALM and not loopback:
             raise ConfigError(
                 f"realm {LOCAL_REALM} is for development relays on this computer, and {host} is elsewhere",
@@ -79,7 +80,7 @@ class RelayAddress:
 
     @property
     def is_local(self) -> bool:
-        """True for a development relay: keys are pinned on first use there (protocol §1)."""
+        """True for a development relay: keys are pinned on first use there (RL-KEYS-040)."""
         return self.realm == LOCAL_REALM
 
     @property
@@ -91,7 +92,7 @@ class RelayAddress:
     def state_key(self) -> str:
         """The name of the folder that holds what is known in this realm.
 
-        Development relays all share one realm, so theirs is named by the base URL too (protocol §1).
+        Development relays all share one realm, so theirs is named by the base URL too (RL-NAME-005).
         """
         if self.is_local:
             # A plus sign is in no realm, so no realm of that name can exist beside it.

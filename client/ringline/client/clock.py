@@ -2,8 +2,8 @@
 
 Log-in tokens and envelopes carry the time of their making, and a relay refuses those that are off by more
 than two minutes. A client whose clock is wrong learns the difference from the ``Date`` of a 401, and uses
-it for these two alone (protocol §2). How long keys hold is judged by the computer's own clock: otherwise
-a relay could make old keys valid again by telling the wrong time.
+it for these two alone (RL-AUTH-023, RL-AUTH-024). How long keys hold is judged by the computer's own clock:
+otherwise a relay could make old keys valid again by telling the wrong time.
 """
 
 import time

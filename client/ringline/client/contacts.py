@@ -1,7 +1,7 @@
 """The peers that are known: their keys and what they may do, in a file that a person can read.
 
 A pin says: in this realm, this handle is this identity key. A pinned key changes only by a succession that
-the pinned card allows (envelope §7). Beside it stands what the peer may call: nothing while he is pending or
+the pinned card allows (RL-KEYS-033). Beside it stands what the peer may call: nothing while he is pending or
 blocked, all tasks or those named when he is allowed, so many calls an hour.
 
 The file is TOML, one table for each peer, like a ``known_hosts``; it is rewritten as a whole, under a lock,
@@ -52,7 +52,7 @@ _LINE_OF: Final = re.compile(r"\(at line (\d+), column \d+\)")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """What is known of one peer (envelope §7). Times are Unix ms."""
+    """What is known of one peer (RL-KEYS-041). Times are Unix ms."""
 
     realm: str
     handle: str

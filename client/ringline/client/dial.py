@@ -1,7 +1,7 @@
 """Dialling a relay's WebSocket and what its end means: which errors are worth another dial, which not.
 
 A mistake in the set-up shows at the first dial and is final then; whatever goes wrong once a connection has
-stood is a matter of waiting (protocol §2 "Close codes").
+stood is a matter of waiting (RL-TRANSPORT-040 to RL-TRANSPORT-042).
 """
 
 import asyncio

@@ -100,7 +100,7 @@ def new_agent_keys(
         handle=handle,
         ipk=identity_key.public,
         serial=serial,
-        # envelope §3.3: one hour back, for peers whose clocks are slow.
+        # RL-KEYS-006: from one hour before the present, for peers whose clocks are slow, for 90 days.
         not_before=now_ms - CLOCK_SLACK_MS,
         not_after=now_ms - 2 * CLOCK_SLACK_MS + CARD_LIFE_MS,
         spk=operational.public,

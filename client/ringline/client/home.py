@@ -1,7 +1,7 @@
 """The folder of a person's keys, pins and calls, and how files in it are read and written.
 
 What is secret is 0600 in folders of 0700, is created by ``O_EXCL``, flushed and renamed into place, so
-that it exists whole or not at all, and is refused when others could read it (envelope §7 "Files").
+that it exists whole or not at all, and is refused when others could read it (RL-KEYS-051).
 """
 
 import fcntl
@@ -57,7 +57,7 @@ class Home:
         return cls(Path(platformdirs.user_data_dir("ringline", appauthor=False)))
 
     def realm_folder(self, address: RelayAddress) -> Path:
-        """Return the folder of one realm; of one relay in the development realm (protocol §1)."""
+        """Return the folder of one realm; of one relay in the development realm (RL-NAME-005)."""
         return self.root / address.state_key
 
     def contacts_file(self, address: RelayAddress) -> Path:

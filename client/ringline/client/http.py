@@ -1,4 +1,4 @@
-"""The relay's HTTP interface, as a client uses it (protocol §9).
+"""The relay's HTTP interface, as a client uses it.
 
 Every answer is the relay's word alone. What comes from a peer inside of it is verified elsewhere, by
 `ringline.client.peers` and when an envelope is opened.
@@ -32,7 +32,7 @@ from ringline.protocol.limits import SUBPROTOCOL
 __all__ = ["CancelAnswer", "RelayHttp", "problem_of"]
 
 CancelAnswer: TypeAlias = Literal["canceled", "requested", "already_terminal", "too_late", "unknown"]
-"""What a relay says to a cancellation over HTTP (protocol §7)."""
+"""What a relay says to a cancellation over HTTP (RL-CANCEL-002, RL-CANCEL-011, RL-CANCEL-012)."""
 
 _BY_STATUS: Final = {
     400: "malformed",
@@ -58,7 +58,7 @@ class RelayHttp:
     """The HTTP interface of one relay, logged in as one account.
 
     Every method raises `TransportError` when the relay cannot be reached or does not answer as one, and
-    `HttpProblem` when it refuses. A 401 is met as protocol §2 says: the clock is corrected and the
+    `HttpProblem` when it refuses. A 401 is met by RL-AUTH-023: the clock is corrected and the
     request made once more; in the development realm, where a relay may have forgotten everybody, the
     keys are then published again and the request made a last time.
     """
@@ -80,7 +80,7 @@ class RelayHttp:
         """Return what the relay says of itself (``GET /v1/relay``).
 
         Raises `ConfigError` when it is of another realm: a hard stop, because names and keys of one realm
-        mean nothing in another (protocol §1). Raises `TransportError` when it speaks no version known here.
+        mean nothing in another (RL-HTTP-016). Raises `TransportError` when it speaks no version known here.
         """
         answer = await exchange(self.address, "GET", "/v1/relay", headers=_HEADERS, tls=self._tls)
         if answer.status != 200:
@@ -242,12 +242,12 @@ class RelayHttp:
         return True
 
     async def ticket(self, htu: str) -> shapes.Ticket:
-        """Exchange a token for a single-use ticket to ``htu``, a path with its query (protocol §2)."""
+        """Exchange a token for a single-use ticket to ``htu``, a path with its query (RL-AUTH-027)."""
         body = msgspec.json.encode(shapes.TicketRequest(htu=htu))
         return self._decode(await self._call("POST", "/v1/tickets", body=body), shapes.Ticket)
 
     def token(self, method: str, path: str) -> str:
-        """Return a fresh log-in token for one request; ``path`` is without query (protocol §2)."""
+        """Return a fresh log-in token for one request; ``path`` is without query (RL-AUTH-005)."""
         return self.account.token(method, path, self.clock.now_ms(), secrets.token_urlsafe(16))
 
     async def recover(self, attempt: int, date: str | None) -> bool:

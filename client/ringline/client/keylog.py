@@ -3,7 +3,7 @@
 Three things are demanded of the relay: that its log only grows, that a card which it shows is in the log,
 and that the log says nothing else about the handle than the relay does. A fourth is asked of peers: that
 they see the same log. And the owner of a handle is told of every card for it that he did not publish
-(envelope §7).
+(RL-LOG-005, RL-LOG-006, RL-LOG-009, RL-LOG-007).
 
 Nothing here can make a relay honest. But it cannot lie to some and not to others for long without leaving
 what it has signed in the hands of those it lied to.
@@ -99,7 +99,7 @@ class KeyLog:
 
     @property
     def kt(self) -> bodies.Checkpoint | UnsetType:
-        """What goes into sealed bodies, for peers to compare (protocol §9)."""
+        """What goes into sealed bodies, for peers to compare (RL-LOG-008)."""
         seen = None if self.history is None else self.history.seen
         return UNSET if seen is None else bodies.Checkpoint(size=seen.size, root=b64encode(seen.root))
 
@@ -128,7 +128,7 @@ class KeyLog:
         state = self._state = await asyncio.to_thread(self._open)
         kept, seen = await asyncio.to_thread(state.key), await asyncio.to_thread(state.seen)
         if kept is not None and kept[0] != shown and self._address.is_local:
-            # protocol §1: realm localhost is whichever relay was started on this computer last.
+            # RL-LOG-010: but in realm localhost, where another relay may have been started.
             self._note(
                 "another development relay answers here than before: what was seen of the key log of the "
                 "former is forgotten"

@@ -2,7 +2,8 @@
 
 A `Link` belongs to one role and one path. Whoever uses it says again what is true each time it opens;
 nothing is kept here for a connection that is gone. What the relay sends cannot raise out of the reader:
-a damaged frame is counted, and after twenty the connection is closed and made anew (protocol §2).
+a damaged frame is counted, and after twenty the connection is closed and made anew (RL-FRAME-018,
+RL-FRAME-019).
 """
 
 import asyncio
@@ -218,7 +219,7 @@ class Link:
         while True:
             message = await socket.recv()
             try:
-                # protocol §2: a binary message is no frame, whatever is in it.
+                # RL-FRAME-008: a message that is not one JSON object is refused, and a binary one is none.
                 if isinstance(message, bytes):
                     raise FrameError("a binary message")
                 frame = codec.decode(message.encode(), self._direction)

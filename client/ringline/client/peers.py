@@ -1,7 +1,7 @@
 """From a handle to keys that may be sealed to, and from a card id to a key that may be believed.
 
 Nothing that the relay tells is taken as it is: cards and prekeys are verified, compared with what is
-pinned, and pinned in turn. Everything that is wrong here ends before anything is sealed (envelope §7).
+pinned, and pinned in turn. Everything that is wrong here ends before anything is sealed (RL-KEYS-045).
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class Peers:
         note: Callable[[str], None] | None = None,
         log: KeyLog | None = None,
     ) -> None:
-        """``trust_new`` is by default true in the development realm alone (protocol §1)."""
+        """``trust_new`` is by default true in the development realm alone (RL-KEYS-040)."""
         self._address = address
         self._http = http
         self._contacts = contacts
@@ -160,7 +160,7 @@ class Peers:
         self._cache.pop(handle, None)
 
     async def resolve(self, handle: str) -> Peer:
-        """Return keys to seal to, from memory if the relay told them within a day (envelope §3.4).
+        """Return keys to seal to, from memory if the relay told them within a day (RL-KEYS-026).
 
         Raises `TrustError`: ``untrusted_key`` when nothing is pinned and nobody said to trust first keys, or
         when what the relay shows does not hold; ``key_changed`` when the pinned identity does not vouch
@@ -188,8 +188,8 @@ class Peers:
         successor; it is the pinned one, a later one, or one that was replaced less than 96 hours ago; it
         holds at ``iat``, two minutes more or less. An unknown handle is pinned if first keys are trusted.
 
-        Raises as `resolve` does; ``untrusted_key`` for a card that does not hold. Source: envelope §3.7
-        step 2.
+        Raises as `resolve` does; ``untrusted_key`` for a card that does not hold. Source:
+        RL-ENVELOPE-020 to RL-ENVELOPE-022.
         """
         now = self._clock.own_ms()
         pin = self.pinned(handle)
@@ -206,8 +206,10 @@ class Peers:
         else:
             card, revoked = await self._other_card(handle, card_id, now)
             pin = await self._place(handle, pin, card, now)
+        # RL-KEYS-037: nothing is opened under a card that is shown as revoked.
         if revoked:
             raise revoked_keys(handle)
+        # RL-ENVELOPE-022: the card held at iat, give or take 120 s.
         if not card.card.holds_at(iat, skew_ms=ENVELOPE_SKEW_MS):
             raise TrustError(f"the card of {handle} did not hold when the call was sealed")
         return Sender(pin, card)
@@ -216,8 +218,8 @@ class Peers:
         """Return the card of ``handle`` that signed an outcome; ``ipk`` is the identity its request was for.
 
         An outcome belongs to the identities of its request, whatever has happened since, so neither the
-        pin nor the card's life is asked (envelope §3.7, §3.8). Raises `TrustError`, `HttpProblem`,
-        `TransportError`.
+        pin nor the card's life is asked (RL-ENVELOPE-017, RL-ENVELOPE-038, RL-ENVELOPE-045). Raises
+        `TrustError`, `HttpProblem`, `TransportError`.
         """
         pin = self.pinned(handle)
         if pin is not None and pin.card is not None and pin.card_id == card_id:
@@ -226,6 +228,7 @@ class Peers:
             card, revoked = await self._other_card(handle, card_id, self._clock.own_ms())
         if revoked:
             raise revoked_keys(handle)
+        # RL-ENVELOPE-038: a card of the very identity that the request was sealed to.
         if card.card.ipk != ipk:
             raise TrustError(
                 f"the outcome is signed by another identity than {handle} had when it was called",
@@ -274,12 +277,14 @@ class Peers:
         if shown.ipk == pin.ipk and shown.serial > held.card.serial:
             return pin
         if shown.serial < held.card.serial:
-            # Replaced: by when, the successor's own beginning tells, an hour of slack included.
+            # RL-ENVELOPE-021: replaced 96 h ago or earlier, by the not_before of the card that followed.
             if now >= held.card.not_before + CARD_GRACE_MS:
                 raise TrustError(f"the call was sealed under a card of {handle} that was replaced long ago")
+            # RL-ENVELOPE-020: of the pinned identity, or of its direct predecessor or successor.
             if shown.ipk != pin.ipk:
                 await self._check_predecessor(handle, pin, shown)
             return pin
+        # RL-KEYS-042: the same serial and other bytes.
         if shown.ipk == pin.ipk:
             raise TrustError(f"{handle} has two cards of one serial; the call was sealed under the other one")
         # Another identity with a later card: only the current keys show whether it succeeds rightly.
@@ -346,10 +351,12 @@ class Peers:
     def _sealable(self, pin: Pin, shown: Shown, now: int) -> Peer:
         """Return keys that hold now, of a suite that is allowed. Raises `TrustError`."""
         handle = pin.handle
+        # RL-KEYS-025: card and prekeys hold at present by the caller's own clock, give or take 120 s.
         if not shown.card.card.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
             raise ran_out(handle, "card")
         if not shown.prekey.prekey.holds_at(now, skew_ms=ENVELOPE_SKEW_MS):
             raise ran_out(handle, "prekeys")
+        # RL-ENVELOPE-008: the key of the highest suite that is implemented and allowed.
         sealing = shown.prekey.prekey.best(self._allowed)
         if sealing is None:
             raise TrustError(
@@ -360,7 +367,7 @@ class Peers:
         return Peer(pin, shown.card, sealing, now)
 
     def _own(self, handle: str) -> Pin | None:
-        """protocol §4: a handle may call itself, and then needs nobody to tell its key."""
+        """RL-ADMIT-027: a handle may call itself, and then needs nobody to tell its key."""
         account = self._http.account
         if handle != account.handle:
             return None

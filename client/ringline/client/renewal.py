@@ -1,4 +1,4 @@
-"""What takes the place of an identity's keys: the next card, and the next identity (envelope §3.3, §3.6, §7).
+"""What takes the place of an identity's keys: the next card, and the next identity.
 
 Made here, from keys that were read; written and published elsewhere. The identity key signs both, and may be
 kept anywhere: on this computer, on a stick, or in a recovery file.
@@ -187,7 +187,7 @@ def revocation(
 
 
 def made_at(card: Card) -> int:
-    """Return when a card of this program was made, Unix ms (envelope §3.3: it begins an hour earlier)."""
+    """Return when a card of this program was made, Unix ms (RL-KEYS-006: it begins an hour earlier)."""
     return card.not_before + CLOCK_SLACK_MS
 
 

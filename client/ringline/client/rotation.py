@@ -1,4 +1,4 @@
-"""Replacing and calling back the keys of an own identity, at the relay (envelope §3.6, §7 "Rotation").
+"""Replacing and calling back the keys of an own identity, at the relay (RL-HTTP-018, RL-HTTP-030).
 
 Files first, then the relay: whoever finds a card that was never published, publishes it, so that a crash
 between the two is made up for by the next command or by a running listener.

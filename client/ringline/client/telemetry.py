@@ -2,7 +2,7 @@
 
 The application's own trace context travels under the seal. What the relay sees is a correlation id that
 is fresh and random for each conversation, so that it cannot join the calls of one piece of work
-(envelope §8). The two are tied by what is written on the span here.
+(RL-TRACE-006, RL-TRACE-007). The two are tied by what is written on the span here.
 """
 
 import re

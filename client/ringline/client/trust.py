@@ -1,7 +1,7 @@
 """What may be believed of what a relay shows: pure rules, from keys and a pin to the pin that follows.
 
 A relay can show anything. Cards, prekeys and successions prove themselves or do not; a pinned identity goes
-on only by itself or by a succession; nothing older is taken after something newer (envelope §7).
+on only by itself or by a succession; nothing older is taken after something newer (RL-KEYS-045).
 """
 
 from dataclasses import dataclass, replace
@@ -107,6 +107,7 @@ def following_pin(
     """
     card, epoch = shown.card.card, shown.prekey.prekey.epoch
     if known is None:
+        # RL-KEYS-040: without a pinned key nothing is sealed, unless the user asked to trust the first.
         if not trust_new:
             raise untrusted(card.handle, card.realm)
         pin = Pin(
@@ -118,6 +119,7 @@ def following_pin(
             card=shown.card,
             prekey_epoch=epoch,
         )
+        # RL-KEYS-043: a pin made at first sight is told, and one changed by a succession, with fingerprint.
         return pin, f"pinned the first key seen for {card.handle}: {pin.fingerprint}"
     if known.card is None:
         if card.ipk != known.ipk:
@@ -125,15 +127,18 @@ def following_pin(
         return known.seen(shown.card, epoch), None
     held = known.card.card
     if card.id == held.id:
-        # A relay could show old keys again to have calls sealed to a secret that leaked.
+        # RL-KEYS-020: prekeys of a lower epoch than were seen under the same card are refused, because their
+        # secret may have leaked.
         if epoch < known.prekey_epoch:
             raise _rolled_back(known.handle, "prekeys")
         return (known if epoch == known.prekey_epoch else known.seen(shown.card, epoch)), None
     if card.ipk == known.ipk:
+        # RL-KEYS-042: so is a card of the pinned identity with a lower serial, or the same and other bytes.
         if card.serial <= held.serial:
             raise _rolled_back(known.handle, "card")
         check_next(held, card)
         return known.seen(shown.card, epoch), None
+    # RL-KEYS-033: another identity is taken by a valid succession from the card seen last, by nothing else.
     try:
         check_replacement(held, card, shown.succession)
     except (StatementError, WeakKey, BadSignature) as error:
@@ -146,7 +151,7 @@ def following_pin(
 
 
 def check_next(earlier: Card, later: Card) -> None:
-    """Pass two cards of one identity that agree on the next one. Raises `TrustError` ``key_changed``."""
+    """Pass two cards of one identity that agree on the next one (RL-KEYS-010), or raise ``key_changed``."""
     if not keeps_next(earlier, later):
         raise TrustError(
             f"a card of {later.handle} names another successor than the one that is known here. "

@@ -18,7 +18,7 @@ class SwappedKeys:
 
     handle: str
     keys: dict[str, Any]
-    """The body of a publication by that identity (protocol §9)."""
+    """The body of a publication by that identity (RL-HTTP-018)."""
     told: int = 0
     """How many times the lie was told."""
 
