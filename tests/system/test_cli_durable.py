@@ -1,6 +1,7 @@
 """Durable calls at the command line: a relay that is killed, a listener that comes later, another process."""
 
 import json
+import shutil
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -29,6 +30,17 @@ def listen_once(scene: Scene) -> None:
     assert any("keep durable calls" in line for line in listener.told), listener.told
 
 
+def keys_and_outbox(scene: Scene, folder: Path) -> Scene:
+    """Return a second computer that has of the caller no more than its key files and its outbox."""
+    (caller,) = scene.home.glob("*/identities/caller-*")
+    copy = Scene(folder, scene.relay)
+    there = copy.home / caller.relative_to(scene.home)
+    there.mkdir(mode=0o700, parents=True)
+    for file in (*caller.glob("*.key"), *caller.glob("outbox.db*")):
+        shutil.copy2(file, there)
+    return copy
+
+
 def test_a_call_outlives_the_relay_and_is_answered_later_to_another_process(scene: Scene) -> None:
     relay = start_relay(scene)
     listen_once(scene)
@@ -44,10 +56,11 @@ def test_a_call_outlives_the_relay_and_is_answered_later_to_another_process(scen
     assert early.returncode == 19, early.stderr
     assert f"ringline result {receipt} --wait 60" in early.stderr.decode()
     scene.start_listener("bob", "cat")
-    got = scene.run("result", receipt, "--wait", "60")
+    elsewhere = keys_and_outbox(scene, scene.folder / "elsewhere")
+    got = elsewhere.run("result", receipt, "--wait", "60")
     assert (got.returncode, got.stdout) == (0, b"hello\n"), got.stderr
     assert "signed by bob " in got.stderr.decode()
-    again = scene.document("result", receipt)
+    again = elsewhere.document("result", receipt)
     assert (again["reply"]["text"], again["receipt"]) == ("hello\n", receipt)
 
 
