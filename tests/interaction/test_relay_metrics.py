@@ -67,6 +67,53 @@ async def test_for_a_proxys_guests_there_are_no_metrics(header: str) -> None:
     assert answer.without_date() == missing.without_date()
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+async def test_the_port_for_clients_shows_its_operator_nothing(method: str) -> None:
+    """A proxy on the same machine that adds no header looks like the operator: its guests must not pass."""
+    async with running_relay(realm="relay.example", open_registration=True) as relay:
+        ready = await exchange(relay.port, "GET", "/readyz")
+        assert (ready.status, ready.json()) == (200, {"ready": True})
+        answer = await exchange(relay.port, method, "/metrics")
+        missing = await exchange(relay.port, method, "/nowhere")
+    assert answer.status == 404
+    assert answer.without_date() == missing.without_date()
+
+
+async def test_the_operator_has_a_listener_of_his_own(tmp_path: Path) -> None:
+    place = ("127.0.0.1", 0)
+    async with running_relay(realm="relay.example", db=tmp_path / "relay.db", admin_listen=place) as relay:
+        assert relay.admin_url is not None
+        port = int(relay.admin_url.rpartition(":")[2])
+        shown = await exchange(port, "GET", "/metrics")
+        assert (shown.status, "ringline_relay_listeners 0" in shown.body.decode()) == (200, True)
+        ready = await exchange(port, "GET", "/readyz")
+        assert ready.json() == {"ready": True, "reasons": [], "warnings": []}
+        assert (await exchange(port, "GET", "/healthz")).status == 200
+        # It is nothing but that, and not for a page whose name resolves to this machine.
+        for method, path in (("GET", "/v1/relay"), ("POST", "/metrics"), ("PUT", "/v1/handles/bob")):
+            assert (await exchange(port, method, path)).status in (404, 405)
+        foreign = await exchange(port, "GET", "/metrics", headers={"Host": "page.example"})
+        assert foreign.status == 403
+        await relay.drain()
+        ready = await exchange(port, "GET", "/readyz")
+        assert (ready.status, ready.json()["reasons"]) == (503, ["the relay is stopping"])
+        assert (await exchange(relay.port, "GET", "/readyz")).json() == {"ready": False}
+
+
+async def test_the_operators_listener_upgrades_nothing() -> None:
+    async with running_relay(realm="relay.example", admin_listen=("127.0.0.1", 0)) as relay:
+        assert relay.admin_url is not None
+        port = int(relay.admin_url.rpartition(":")[2])
+        upgrade = {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        }
+        assert (await exchange(port, "GET", "/v1/call/bob", headers=upgrade)).status == 404
+        assert (await exchange(port, "GET", "/metrics", headers=upgrade)).status == 200
+
+
 async def test_an_erasure_that_fails_is_a_warning_for_whoever_runs_the_relay(tmp_path: Path) -> None:
     async with running_relay(db=tmp_path / "relay.db") as relay:
         upkeep = relay._calls._file.upkeep

@@ -57,7 +57,7 @@ def setting_values(values: tuple[str, ...]) -> dict[str, str]:
     examples=[
         (
             "behind a proxy on this computer that ends TLS; the first start shows the invite of `ada`",
-            "ringline relay serve --db relay.db --realm relay.example --admin ada"
+            "ringline relay serve --db r.db --realm relay.example --admin ada"
             " --behind-proxy --trusted-proxy 127.0.0.1",
         ),
         (
@@ -98,6 +98,12 @@ def setting_values(values: tuple[str, ...]) -> dict[str, str]:
     help="The proxy's address or network, whose X-Forwarded-For is believed; may be repeated. "
     "Needed with --behind-proxy.",
 )
+@click.option(
+    "--admin-listen",
+    metavar="HOST:PORT",
+    help="Show /metrics and why the relay is not ready on a listener of their own, e.g. 127.0.0.1:9575. They "
+    "are not on the port for clients.",
+)
 @click.option("--open-registration", is_flag=True, help="Let anybody take a free handle.")
 @click.option(
     "--admin-invite",
@@ -118,6 +124,7 @@ def command(
     key: str | None,
     behind_proxy: bool,
     proxies: tuple[str, ...],
+    admin_listen: str | None,
     open_registration: bool,
     invite_file: str | None,
 ) -> None:
@@ -136,6 +143,7 @@ def command(
         key=key,
         behind_proxy=behind_proxy,
         trusted_proxies=proxies,
+        admin_listen=admin_listen,
         open_registration=open_registration,
         invite_file=invite_file,
         edge=edge,

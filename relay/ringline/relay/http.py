@@ -25,7 +25,7 @@ from ringline.relay.enrolment import Enrolment
 from ringline.relay.gate import is_websocket_target
 from ringline.relay.invites import Minted
 from ringline.relay.keylog_http import LogRoutes
-from ringline.relay.metrics import CONTENT_TYPE, render
+from ringline.relay.lookout import Lookout, is_local
 from ringline.relay.registry import Registry
 from ringline.relay.requests import (
     LARGE_BODY_BYTES,
@@ -54,7 +54,6 @@ _PARTIES: Final[dict[str, Party]] = {"caller": "caller", "callee": "callee"}
 _LIMIT: Final = re.compile(r"[1-9][0-9]?|100")
 _STATES: Final = frozenset(state.record for state in State)
 _ENDS: Final = frozenset(state.value for state in FINAL)
-_LOOPBACK: Final = ("127.", "::1")
 
 
 @final
@@ -73,8 +72,12 @@ class Routes:
         enrolment: Enrolment,
         strangers: Strangers,
         mint: Callable[[], Minted],
+        shows_itself: bool,
     ) -> None:
-        """All of one relay's; ``info`` is what it says about itself, ``mint`` draws invites."""
+        """All of one relay's; ``info`` is what it says about itself, ``mint`` draws invites.
+
+        ``shows_itself``: what is for the operator is also here, for requests of this machine.
+        """
         self._info = info
         self._registry = registry
         self._directory = registry.directory
@@ -95,6 +98,9 @@ class Routes:
                 clock=board.clock,
                 per_minute=settings.log_fetches_per_minute,
             )
+        self._shows_itself = shows_itself
+        self.lookout = Lookout(board, registry, stopping=lambda: self.stopping)
+        """What the operator sees, for a listener of his own."""
         self.stopping = False
         """True while the relay drains: ``readyz`` is red, and nobody waits for a call's end any more."""
 
@@ -106,7 +112,7 @@ class Routes:
             ("/v1/openapi.json", {"GET": self._openapi}),
             ("/healthz", {"GET": self._healthz}),
             ("/readyz", {"GET": self._readyz}),
-            ("/metrics", {"GET": self._metrics}),
+            *((("/metrics", {"GET": self._metrics}),) if self._shows_itself else ()),
             (handle, {"GET": self._get_keys, **self._access.handle()}),
             (f"{handle}/prekeys", {"PUT": self._put_prekeys}),
             (f"{handle}/policy", {"GET": self._get_policy, "PUT": self._put_policy}),
@@ -144,30 +150,13 @@ class Routes:
         return reply({"status": "ok"})
 
     async def _readyz(self, request: Request) -> Response:
-        reasons: list[str] = []
-        if self.stopping:
-            reasons.append("the relay is stopping")
-        fault = self._board.fault or await self._registry.fault()
-        if fault is not None:
-            reasons.append(f"the store cannot be written: {fault}")
-        status = 503 if reasons else 200
-        ready: dict[str, object] = {"ready": not reasons}
-        # protocol §9: the reasons are for whoever is on this machine, and not for its proxy's guests.
-        if _is_local(request):
-            ready["reasons"] = reasons
-            # Nothing that stops calls, and nothing that may stay so.
-            ready["warnings"] = [] if self._board.warning is None else [self._board.warning]
-        response = reply(ready, status)
-        if reasons:
-            response.headers["retry-after"] = "1"
-        return response
+        return await self.lookout.ready(reasons=self._shows_itself and is_local(request))
 
     async def _metrics(self, request: Request) -> Response:
-        if not _is_local(request):
+        if not is_local(request):
             # For all others the route does not exist.
             raise HttpProblem(code="not_found")
-        headers = {"content-type": CONTENT_TYPE, "cache-control": "no-store"}
-        return Response(render(self._board.telemetry.snapshot()), 200, headers)
+        return self.lookout.metrics()
 
     async def _upgrade(self, request: Request) -> Response:
         handle_of(request)
@@ -360,13 +349,6 @@ def _by_method(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
         return await endpoints[method](request)
 
     return dispatch
-
-
-def _is_local(request: Request) -> bool:
-    """True for a request of this machine that it did not pass on for somebody else."""
-    peer = request.client.host if request.client is not None else ""
-    passed_on = "x-forwarded-for" in request.headers or "forwarded" in request.headers
-    return peer.startswith(_LOOPBACK) and not passed_on
 
 
 async def _gone(request: Request) -> None:

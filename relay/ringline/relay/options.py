@@ -48,11 +48,19 @@ class RelayOptions:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks whose ``X-Forwarded-For`` is believed."""
     tls: ssl.SSLContext | None = None
+    admin_listen: tuple[str, int] | None = None
+    """Host and port of a listener for whoever runs it: ``/metrics``, and ``/readyz`` with its reasons. Only a
+    development relay shows them on its own port too."""
+
+    @property
+    def is_development(self) -> bool:
+        """Whether this is a relay for its own computer."""
+        return self.realm == LOCAL_REALM
 
     @property
     def is_open(self) -> bool:
         """Whether anybody may take a free handle."""
-        return self.realm == LOCAL_REALM if self.open_registration is None else self.open_registration
+        return self.is_development if self.open_registration is None else self.open_registration
 
     def check(self) -> None:
         """Pass options that a relay may be run with. Raises `ConfigError` for others, with what to do.
@@ -77,7 +85,7 @@ class RelayOptions:
             )
         if is_loopback(self.host):
             return
-        if self.realm == LOCAL_REALM:
+        if self.is_development:
             raise ConfigError(
                 f"a development relay listens on loopback only, not on {self.host}",
                 next_step="leave --host away, or name 127.0.0.1, ::1 or localhost; "

@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Final, cast, final
 
 from msgspec import UNSET
+from starlette.applications import Starlette
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -43,7 +45,8 @@ from ringline.relay.http import Routes
 from ringline.relay.hub import Hub
 from ringline.relay.invites import Minted
 from ringline.relay.keylog import KeyLog
-from ringline.relay.options import DEFAULT_PORT, DEVELOPMENT, LOCAL_REALM, RelayOptions
+from ringline.relay.options import DEFAULT_PORT, DEVELOPMENT, RelayOptions
+from ringline.relay.ports import BACKLOG, listen, url_of
 from ringline.relay.registry import Registry
 from ringline.relay.settings import Settings
 from ringline.relay.sqlite import MEMORY, SqliteStore
@@ -58,8 +61,6 @@ __all__ = ["RelayServer", "run", "run_dev"]
 
 logger: Final = logging.getLogger("ringline.relay")
 
-_PORT_MAX: Final = 65_535
-_BACKLOG: Final = 1024
 _DATE_EVERY_S: Final = 1.0
 _CUT_OFF_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.005
@@ -81,15 +82,15 @@ class RelayServer:
         self.options = options or RelayOptions()
         self.port = self.options.port
         """The port that is listened on, once the relay runs."""
+        self.admin_url: str | None = None
+        """The base URL of the listener for whoever runs it, once the relay runs; None without one."""
         self._draining = False
         self._log: KeyLog | None = None
 
     @property
     def url(self) -> str:
         """The base URL of its HTTP interface."""
-        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
-        scheme = "http" if self.options.tls is None else "https"
-        return f"{scheme}://{host}:{self.port}"
+        return url_of("http" if self.options.tls is None else "https", self.options.host, self.port)
 
     @property
     def ws_url(self) -> str:
@@ -110,12 +111,23 @@ class RelayServer:
         options = self.options
         options.check()
         async with contextlib.AsyncExitStack() as stack:
-            listening = stack.enter_context(_listen(options))
+            kind = "dev" if options.is_development else "serve"
+            listening = stack.enter_context(
+                listen(options.host, options.port, again=f"ringline relay {kind} --port ")
+            )
             self.port = listening.getsockname()[1]
+            looking = None
+            if options.admin_listen is not None:
+                host, port = options.admin_listen
+                place = url_of("", host, 0).removeprefix("://").removesuffix("0")
+                looking = stack.enter_context(
+                    listen(host, port, again=f"ringline relay serve --admin-listen {place}")
+                )
+                self.admin_url = url_of("http", host, looking.getsockname()[1])
             self._compose(options)
             stack.push_async_callback(self._registry.close)
             stack.callback(self._calls.close)
-            await self._serve(options, listening)
+            await self._serve(options, listening, looking)
             stack.pop_all()
         logger.info("relay started on port %d, edge %s", self.port, options.edge)
         return self
@@ -127,7 +139,7 @@ class RelayServer:
 
     def _compose(self, options: RelayOptions) -> None:
         settings, started = options.settings, options.clock()
-        local = options.realm == LOCAL_REALM
+        local = options.is_development
         strangers = Strangers(
             failures=settings.failed_logins_per_minute,
             claims=settings.claims_per_minute,
@@ -185,6 +197,7 @@ class RelayServer:
             enrolment=self.enrolment,
             strangers=strangers,
             mint=_mint_invite,
+            shows_itself=local,
         )
 
     async def invite_admin(self, ttl_s: int) -> shapes.InviteMade | None:
@@ -225,25 +238,48 @@ class RelayServer:
                 next_step="restore the database from a copy, or name another file with --db",
             ) from None
 
-    async def _serve(self, options: RelayOptions, listening: socket.socket) -> None:
+    async def _serve(
+        self, options: RelayOptions, listening: socket.socket, looking: socket.socket | None
+    ) -> None:
         settings = options.settings
         bounds = options.edge_limits or EdgeLimits(
             max_buffered=settings.max_buffered_bytes,
             ping_interval=settings.ping_interval_ms / 1000,
             ping_timeout=settings.ping_timeout_ms / 1000,
         )
-        app = Doorkeeper(
-            self._routes.app(),
-            self._entrance,
-            self.telemetry,
-            self._strangers,
-            options.clock,
-            release_s=settings.unknown_handle_release_ms / 1000,
-        )
+        self._state = ServerState()
+        self._clock = options.clock
+        self._date_timer: asyncio.TimerHandle | None = None
+        self._tell_date()
+        edge = edge_factory(options.edge, self._gate, bounds)
+        app = self._guarded(self._routes.app(), self._entrance, self._strangers)
+        self._servers = [await self._open(app, listening, bounds, edge, options.tls)]
+        if looking is not None and options.admin_listen is not None:
+            names = (
+                (*LOOPBACK_NAMES, options.admin_listen[0]) if is_loopback(options.admin_listen[0]) else None
+            )
+            # Nobody logs in here, so there is no budget for it.
+            nobody = Strangers(failures=0, claims=0)
+            app = self._guarded(self._routes.lookout.app(), Entrance(names=names), nobody)
+            self._servers.append(await self._open(app, looking, bounds, None, None))
+
+    def _guarded(self, app: Starlette, entrance: Entrance, strangers: Strangers) -> Doorkeeper:
+        release_s = self.options.settings.unknown_handle_release_ms / 1000
+        return Doorkeeper(app, entrance, self.telemetry, strangers, self.options.clock, release_s=release_s)
+
+    async def _open(
+        self,
+        app: Doorkeeper,
+        listening: socket.socket,
+        bounds: EdgeLimits,
+        edge: type[asyncio.Protocol] | None,
+        tls: ssl.SSLContext | None,
+    ) -> asyncio.Server:
+        """Serve an application on a socket; without an ``edge`` it has no WebSockets."""
         config = Config(
             app,
             http=port_factory(bounds),
-            ws=edge_factory(options.edge, self._gate, bounds),
+            ws="none" if edge is None else edge,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -252,10 +288,6 @@ class RelayServer:
             proxy_headers=False,
         )
         config.load()
-        self._state = ServerState()
-        self._clock = options.clock
-        self._date_timer: asyncio.TimerHandle | None = None
-        self._tell_date()
 
         def protocol() -> asyncio.Protocol:
             # uvicorn's server polls for its end ten times a second; its protocols need only this much.
@@ -265,8 +297,8 @@ class RelayServer:
             port.access_log = False
             return port
 
-        self._server = await asyncio.get_running_loop().create_server(
-            protocol, sock=listening, backlog=_BACKLOG, ssl=options.tls
+        return await asyncio.get_running_loop().create_server(
+            protocol, sock=listening, backlog=BACKLOG, ssl=tls
         )
 
     def _tell_date(self) -> None:
@@ -292,11 +324,12 @@ class RelayServer:
 
     async def stop(self) -> None:
         """Close every connection with 1001; let go of the port and the store."""
-        if self._server.is_serving():
+        if any(server.is_serving() for server in self._servers):
             logger.info("relay stops")
         self._gate.open = False
         self._routes.stopping = True
-        self._server.close()
+        for server in self._servers:
+            server.close()
         self._board.release_waiters()
         for connection in list(self._state.connections):
             connection.shutdown()
@@ -304,7 +337,8 @@ class RelayServer:
         self._board.stop()
         if self._date_timer is not None:
             self._date_timer.cancel()
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
         self._calls.close()
         await self._registry.close()
 
@@ -334,28 +368,6 @@ def _mint_invite() -> Minted:
     # 128 bits of secret (protocol §9); 64 are enough for an id that nobody else is told. An id is typed,
     # so it does not begin with a hyphen.
     return Minted(secrets.token_hex(8), b64encode(secrets.token_bytes(16)))
-
-
-def _listen(options: RelayOptions) -> socket.socket:
-    """Return a listening socket. Raises `ConfigError` with what to do about a port that is taken."""
-    host, port = options.host, options.port
-    kind = "dev" if options.realm == LOCAL_REALM else "serve"
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, asyncio switches Nagle's algorithm off for what it accepts; else the second
-    # part of an answer waits 40 ms for the acknowledgement of the first.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        another = port + 1 if port < _PORT_MAX else DEFAULT_PORT
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
-            next_step=f"stop what uses that port, or take another: ringline relay {kind} --port {another}",
-        ) from None
-    return listening
 
 
 def _log_key(store: SqliteStore) -> SigningKey:

@@ -18,6 +18,7 @@ from ringline.protocol.limits import INVITE_LIFE_S
 from ringline.protocol.names import is_loopback
 from ringline.relay.edge import EDGES
 from ringline.relay.options import DEFAULT_PORT, LOCAL_REALM, RelayOptions
+from ringline.relay.ports import place_of
 from ringline.relay.server import RelayServer, run
 from ringline.relay.settings import Settings
 
@@ -42,6 +43,8 @@ class ServeOptions:
     behind_proxy: bool = False
     trusted_proxies: tuple[str, ...] = ()
     open_registration: bool = False
+    admin_listen: str | None = None
+    """``HOST:PORT`` of the listener for ``/metrics`` and the reasons of ``/readyz``."""
     invite_file: str | None = None
     """Where the administrator's invite is written; None: to the terminal, else beside the database."""
     edge: str = EDGES[0]
@@ -73,6 +76,7 @@ class ServeOptions:
             admin=self.admin,
             behind_proxy=self.behind_proxy,
             trusted_proxies=self.trusted_proxies,
+            admin_listen=None if self.admin_listen is None else place_of(self.admin_listen),
             tls=None if self.cert is None or self.key is None else _tls(self.cert, self.key),
         )
         options.check()
@@ -115,6 +119,8 @@ def run_serve(options: ServeOptions, *, say: Callable[[str], None], on_terminal:
         if relay.log_key is not None:
             say(f"  Key log   signed by {relay.log_key.format()}")
         say(f"  Register  {'anybody' if relay_options.is_open else 'by invite only'}")
+        if relay.admin_url is not None:
+            say(f"  Health    {relay.admin_url}/readyz  {relay.admin_url}/metrics")
         if options.admin is not None:
             await _invite_admin(relay, options, url, say, on_terminal=on_terminal)
         say("  Stop with  Ctrl-C or SIGTERM")

@@ -33,6 +33,9 @@ def options(**members: Any) -> ServeOptions:
         ({"url": "https://relay.example?x"}, "base URL", "--url"),
         ({"behind_proxy": True}, "lock out all others", "--trusted-proxy"),
         ({"trusted_proxies": ("10.0.0.1/8",)}, "10.0.0.1/8", "10.0.0.0/8"),
+        ({"admin_listen": "9575"}, "no address to listen on", "127.0.0.1:9575"),
+        ({"admin_listen": "::1:9575"}, "no address to listen on", "127.0.0.1:9575"),
+        ({"admin_listen": "127.0.0.1:99999"}, "no address to listen on", "127.0.0.1:9575"),
         ({"values": {"CALLS": "1"}}, "CALLS", "CALLS_PER_HOUR"),
     ],
 )
@@ -56,6 +59,13 @@ def test_what_cannot_be_run_is_said_with_the_next_step(
 def test_what_goes_together_is_run(members: dict[str, Any]) -> None:
     made = options(**members).relay()
     assert made.is_open == bool(members.get("open_registration"))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("127.0.0.1:9575", ("127.0.0.1", 9575)), ("[::1]:0", ("::1", 0))]
+)
+def test_the_operators_listener_has_an_address(text: str, place: tuple[str, int]) -> None:
+    assert options(admin_listen=text).relay().admin_listen == place
 
 
 def test_with_a_certificate_it_may_be_reached_from_elsewhere(tmp_path: Path) -> None:
