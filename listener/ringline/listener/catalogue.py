@@ -1,7 +1,7 @@
 """What a listener offers, and to whom: the policy that a message meets once it was opened.
 
 Who may call at all is asked before anything is decrypted (`Access.admits`); what is refused later is
-refused under a seal, by a message that was understood (envelope §3.7 steps 2 and 9).
+refused under a seal, by a message that was understood (RL-ENVELOPE-019, RL-ENVELOPE-035).
 """
 
 from dataclasses import dataclass, field

@@ -69,7 +69,7 @@ class Plan(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A message that is not worked on, and what its sender is told under a seal (protocol §11)."""
+    """A message that is not worked on, and what its sender is told under a seal (RL-ENVELOPE-035)."""
 
     code: FailureCode
     detail: str | None = None
@@ -87,7 +87,7 @@ class Judge(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A request whose seal and signature hold (envelope §3.7 steps 1 to 9 up to the JSON)."""
+    """A request whose seal and signature hold (RL-ENVELOPE-018 to RL-ENVELOPE-032)."""
 
     from_ipk: bytes
     """Identity key of the caller's card."""
@@ -155,7 +155,7 @@ class Tell:
 @final
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open a call (envelope §3.7 steps 1 to 9) and report `Session.opened`."""
+    """Open a call (RL-ENVELOPE-018 to RL-ENVELOPE-034) and report `Session.opened`."""
 
     frame: IncomingCall
 

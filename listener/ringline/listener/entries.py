@@ -2,7 +2,7 @@
 
 An *entry* is a message of one caller, the unit of "at most once"; an *offer* is one call id under which the
 relay brought it. Several offers may share an entry: a caller who lost sight of his call sends the same
-message again, and the second call joins the work of the first (envelope §3.9).
+message again, and the second call joins the work of the first (RL-IDEM-019).
 """
 
 from collections.abc import Collection, Mapping
@@ -35,7 +35,7 @@ class JournalError(RinglineError):
 
 
 class EntryState(StrEnum):
-    """How far a message has come (envelope §3.9)."""
+    """How far a message has come."""
 
     TAKEN = "taken"  # ours; no handler has begun
     BEGUN = "begun"  # a handler may have taken its first step
@@ -126,7 +126,7 @@ class Taking:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextClaim:
-    """A request's claim to be the next turn of a conversation (protocol §11).
+    """A request's claim to be the next turn of a conversation (RL-CONVERSE-005).
 
     ``ipk`` is the caller's identity key and ``task`` the name of the task, to which a context is bound;
     ``turn`` and ``prev`` are the request's own, None where it has none.

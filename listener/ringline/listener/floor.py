@@ -23,13 +23,13 @@ from ringline.protocol.instant import Instant
 __all__ = ["PATIENCE_MS", "Floor", "cancelled_for_another"]
 
 PATIENCE_MS: Final = 8_000
-"""How long work is given to stop by default: within the ten seconds that protocol §7 has its caller wait."""
+"""How long work is given to stop by default: within the ten seconds that its caller waits (RL-CANCEL-011)."""
 
 _RETRY_MS: Final = 1_000
 
 
 def cancelled_for_another() -> End:
-    """Return the end of a call whose work was cancelled by another call of the same message."""
+    """Return the end of a call whose work was cancelled by another call of the same message (RL-IDEM-026)."""
     return failed("agent_error", "the work was cancelled by another call with the same message_id")
 
 
@@ -71,7 +71,8 @@ class Floor:
         for work in self.desk:
             if not self.desk.has_place:
                 break
-            # What is over by this computer's clock begins no more, whatever the timer has come to.
+            # RL-DURABLE-034: work that has not begun is dropped when execute_by passes by the own clock,
+            # whatever the timer has come to.
             if work.stage is Stage.WAITING and work.unsettled is None and now.mono < work.latest:
                 effects += self._start(work, now)
         return effects
@@ -79,7 +80,8 @@ class Floor:
     def _start(self, work: Work, now: Instant) -> list[Effect]:
         if any(offer.mode == "sync" for offer in work.offers.values()):
             return self.begin(work, None, now)
-        # protocol §6: the start of a durable call is granted, not reported.
+        # RL-DURABLE-026: call_started is sent when it is ready to begin, and nothing begins before the
+        # answer.
         work.stage = Stage.ASKING
         return [effect for call_id in work.offers for effect in self._line.started(call_id)]
 
@@ -93,6 +95,8 @@ class Floor:
             mint = ContextClaim(
                 context_id=work.context_id, ipk=work.from_ipk, task=work.plan.task or "", turn=None, prev=None
             )
+        # RL-DURABLE-031: that it has begun is in the journal before the handler's first step. RL-IDEM-029:
+        # without, no work begins.
         try:
             minted = self._records.begin(work.entry_id, granted=granted, mint=mint, now=now.wall)
         except JournalError as error:
@@ -109,6 +113,7 @@ class Floor:
             first = work.offers[granted] = replace(work.offers[granted], granted=True)
         effects: list[Effect] = []
         for offer in work.offers.values():
+            # RL-SYNC-018: of a sync call, call_started is sent only when the work begins.
             if offer.mode == "sync" or not asked:
                 effects += self._line.started(offer.call_id)
         job = Job(
@@ -136,9 +141,10 @@ class Floor:
     # --- stopping
 
     def cancel(self, work: Work, call_id: str, now: Instant) -> list[Effect]:
-        """Take the cancellation of one call of the work (protocol §7)."""
+        """Take the cancellation of one call of the work (RL-CANCEL-034)."""
         if work.unsettled is not None:
             return []  # it has ended; that is told when it is on disk
+        # RL-CANCEL-015: work that has not begun is removed for good, and call_cancelled says `pending`.
         if not work.begun:
             return self._end_cancelled(work, {call_id: "pending"}, now)
         work.asked.add(call_id)
@@ -171,8 +177,10 @@ class Floor:
         if work.stage is Stage.ABANDONED:
             self.desk.drop(work)
             return []
+        # RL-CANCEL-016: `running` is said only when it was seen that nothing of it runs any more.
         if stopped and work.asked:
             return self._end_cancelled(work, dict.fromkeys(work.asked, "running"), now)
+        # RL-SYNC-016: work that took too long is stopped, and reported as the sealed failure timeout.
         if stopped and work.cause is Cause.BOUND:
             return self.end(work, failed("timeout", "the work took too long and was stopped"), now)
         if stopped and work.cause is not None:
@@ -194,7 +202,7 @@ class Floor:
             self._records.finish(work.entry_id, end, turn=turn, now=now.wall)
 
         def tell(offer: Offer) -> list[Effect]:
-            # protocol §3: completed only from started, and a durable call starts by its grant.
+            # RL-DURABLE-043: a call that joined asks for its start before completed is sent for it.
             if end.terminal == "completed" and offer.mode == "durable" and not offer.granted:
                 return []
             return self._line.tell(offer, end)
@@ -215,7 +223,7 @@ class Floor:
         return self._settle(work, Settlement(commit, tell), now)
 
     def _settle(self, work: Work, settlement: Settlement, now: Instant) -> list[Effect]:
-        """Write, then say. What could not be written is tried again by `tick`."""
+        """Write, then say (RL-IDEM-024, RL-CANCEL-020). What is not written is tried again by `tick`."""
         try:
             settlement.commit()
         except JournalError as error:
@@ -267,12 +275,14 @@ class Floor:
             return self.end(work, lost("the work could not be stopped; it may still run", code), now)
         if not work.plan.stoppable:
             return []  # a plain function ends when it looks at its flag; the answer is given then
+        # RL-CANCEL-019: begun work that cannot be stopped is answered `too_late`, and its outcome when it is
+        # there.
         effects = [
             effect
             for call_id in sorted(work.asked)
             for effect in self._line.not_cancelled(call_id, "too_late")
         ]
-        # A later cancel is a new request (protocol §7).
+        # RL-CANCEL-025: a later cancellation is a new request.
         work.asked.clear()
         work.stopping = False
         return effects

@@ -33,7 +33,7 @@ class Intake:
         self._mint = mint
 
     def take_up(self, entry: Entry, request: Request, now: Instant) -> list[Effect]:
-        """Apply policy to a message that was taken, and let it wait for a place (envelope §3.7 step 9)."""
+        """Apply policy to a message that was taken, and let it wait for a place (RL-ENVELOPE-035)."""
         first = next(iter(entry.offers.values()))
         verdict = self._judge(request, first.handle, first.call_id)
         if isinstance(verdict, Refusal):
@@ -54,7 +54,8 @@ class Intake:
         except JournalError as error:
             return [Note(str(error), first.call_id), *self.finish(entry, failed("busy", NO_JOURNAL), now)]
         if not fits:
-            # protocol §11: whatever is wrong with it, one word, and nothing starts.
+            # RL-CONVERSE-005: whatever does not follow is context_unknown, the same for every cause, and
+            # starts nothing.
             return self.finish(entry, failed("context_unknown"), now)
         self._floor.desk.add(work)
         return []
@@ -94,6 +95,6 @@ def _latest(offer: Offer, now: Instant) -> int:
     """When, in mono ms, the work of this call must have ended, however long it had to wait."""
     if offer.execute_by is not None:
         return now.mono + max(0, offer.execute_by - now.wall)
-    # protocol §5: so that the callee itself reports a slow agent, before the relay's bound does.
+    # RL-SYNC-015: a sealed outcome within 350 s of the incoming_call, before the relay's own bound.
     left = offer.offered_at + WORK_BOUND_MAX_MS - now.wall
     return now.mono + max(0, min(left, WORK_BOUND_MAX_MS))

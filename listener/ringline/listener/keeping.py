@@ -1,4 +1,4 @@
-"""Keeping a listener's keys fresh for as long as it runs (envelope §3.4, §7 "Rotation")."""
+"""Keeping a listener's keys fresh for as long as it runs (RL-KEYS-012, RL-KEYS-021)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

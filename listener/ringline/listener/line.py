@@ -1,8 +1,8 @@
 """What may be said on the present connection, and under which lease.
 
 A frame goes out for a call only if the relay has offered that call on this connection. After a loss the
-relay offers again what it still waits for, and is told then what became true meanwhile (protocol §5, §6
-"Rebind"); about anything else, nobody listens.
+relay offers again what it still waits for, and is told then what became true meanwhile (RL-SYNC-025,
+RL-DURABLE-037, RL-DURABLE-040); about anything else, nobody listens.
 """
 
 from typing import Final, final

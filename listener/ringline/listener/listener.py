@@ -96,7 +96,7 @@ class Listener:
 
     Handlers run in the event loop of `serve` (async ones) or in threads (plain ones); the connection lives
     in a thread of its own, so that no handler can hold up pings or cancellations. A call is run at most
-    once, whatever crashes (envelope §3.9).
+    once, whatever crashes (RL-IDEM-016).
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class Listener:
             block: handles that may not, whatever ``allow`` says.
             trust_new: pin the first key seen of an allowed handle; by default on realm ``localhost`` only.
             capacity: messages that are worked on at once, 1 to 1,000.
-            timeout: seconds for one message, at most 350 (protocol §5).
+            timeout: seconds for one message, at most 350 (RL-SYNC-015).
             drain: seconds for running calls when it is told to stop.
             journal: False keeps the journal in memory: then no durable calls, and none in the first two
-                minutes (envelope §3.9).
+                minutes (RL-TRANSPORT-019, RL-IDEM-028).
             offline: have the relay keep durable calls while nobody listens. It stays on at the relay; False
                 leaves it as it is.
             hold: have durable calls of strangers, and of tasks that were not granted, wait in an inbox for

@@ -1,7 +1,8 @@
-"""Opening a call: the steps of envelope §3.7 from 1 to the JSON, in that order.
+"""Opening a call, up to the JSON under its seal (RL-ENVELOPE-018 to RL-ENVELOPE-034).
 
-Whatever is wrong, the answer is one word without a reason, so that nobody learns what would have opened. Who
-runs the listener is told more, because a changed key or a caller who was not let in concerns him.
+Whatever is wrong, the answer is one word without a reason, so that nobody learns what would have opened
+(RL-ENVELOPE-033). Who runs the listener is told more, because a changed key or a caller who was not let in
+concerns him.
 """
 
 import asyncio
@@ -102,7 +103,7 @@ class Opener:
         envelope = frame.envelope
         if self._room is not None:
             self._room.recognise(frame)
-        # 1. What the frame's types and patterns have left to check.
+        # RL-ENVELOPE-034: a suite that is not implemented is answered with call_rejected.
         if envelope.suite not in available_suites():
             raise _Refused(f"a call from {frame.from_} was refused: suite {envelope.suite} is not known here")
         try:
@@ -110,9 +111,10 @@ class Opener:
             key_id = b64decode(envelope.kid, length=HASH_BYTES)
         except EncodingError:
             raise _Refused from None
-        # 2. The caller. Whoever is not let in is refused before any decryption.
+        # RL-ENVELOPE-019: who may call is asked before anything is decrypted.
         sender = await self._sender(frame, card_id)
-        # 3. The own key, under the card with which it was published.
+        # RL-ENVELOPE-023: a request to a key that is not here, or not any more, is refused. RL-ENVELOPE-024:
+        # the own identity is that of the card under which the prekey was published.
         own = self._account.own_key(key_id, self._clock.own_ms())
         if own is None:
             # Sealed to keys, it may be, that another process of this identity has just published.
@@ -122,11 +124,9 @@ class Opener:
             raise _Refused(
                 f"a call from {frame.from_} was refused: it is sealed to a key that is not here any more"
             )
-        # 4. Times.
         self._check_times(frame)
-        # 5. The context, from what is known here; nothing in it is copied from the envelope but its times.
+        # RL-ENVELOPE-018: the context is built from what is known here; of the envelope only suite, iat, exp.
         context = self._context(frame, sender, own)
-        # 6 to 9, up to the JSON.
         opened = open_request(envelope, own.private, context, sender.card.card.spk)
         self._check_granted(frame, opened.json_bytes, context.sender.ipk)
         return Opened(
@@ -192,10 +192,13 @@ class Opener:
         envelope = frame.envelope
         mode = "sync" if frame.delivery_mode is UNSET else frame.delivery_mode
         relay, own = self._clock.now_ms(), self._clock.own_ms()
+        # RL-ENVELOPE-025: exp is after iat, and not later than the longest life of its mode allows.
         if not 0 < envelope.exp - envelope.iat <= _LIFE_MS[mode]:
             raise _Refused(f"a call from {frame.from_} was refused: its times are out of bounds")
+        # RL-ENVELOPE-026: an iat more than 120 s ahead of the clock is refused.
         if envelope.iat > relay + ENVELOPE_SKEW_MS:
             raise _Refused(f"a call from {frame.from_} was refused: it is sealed in the future")
+        # RL-ENVELOPE-027: so is an exp of 120 s ago or earlier, and a durable call past its execute_by.
         if max(relay, own) >= envelope.exp + ENVELOPE_SKEW_MS:
             raise _Refused(f"a call from {frame.from_} was refused: it has run out")
         if frame.execute_by is not UNSET and relay >= frame.execute_by:

@@ -36,7 +36,7 @@ def answered(
 ) -> End:
     """Return the end of work that came to something.
 
-    What does not fit, or is no JSON, becomes a failure that says so (protocol §2 "Size"): the work has
+    What does not fit, or is no JSON, becomes a failure that says so (RL-ENVELOPE-013): the work has
     run, and its sender must learn that this call will not tell what came of it.
     """
     try:
@@ -75,7 +75,7 @@ def lost(detail: str, code: FailureCode = "agent_error") -> End:
 
 
 def viewed(end: End, kt: Checkpoint | UnsetType) -> End:
-    """Return the end with this side's view of the key log in it, for its caller to compare (envelope §7).
+    """Return the end with this side's view of the key log in it, for its caller to compare (RL-LOG-008).
 
     One that has a view keeps it: the bytes of an outcome are the same for every call that gets it. One that
     would not fit goes without.

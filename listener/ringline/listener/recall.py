@@ -1,7 +1,7 @@
 """Answers from the journal alone: no work of this process stands behind them, or none that still counts.
 
 A call comes again after a loss, after a crash, or as a second call of a message that is known. What is true
-of it then is in its row (envelope §3.7 step 0, §3.9, protocol §6 "Rebind").
+of it then is in its row (RL-IDEM-017, RL-SYNC-025, RL-DURABLE-040).
 """
 
 from dataclasses import replace
@@ -24,10 +24,10 @@ from ringline.protocol.limits import ENVELOPE_SKEW_MS
 __all__ = ["DEATHS", "TAIL_MS", "Recall"]
 
 DEATHS: Final = 3
-"""Processes that may die over a call before it is refused (envelope §3.9)."""
+"""Processes that may die over a call before it is refused (RL-IDEM-027)."""
 
 TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
-"""How long a call is remembered beyond its ``exp``."""
+"""How long a call is remembered beyond its ``exp`` (RL-IDEM-021)."""
 
 
 @final
@@ -49,6 +49,7 @@ class Recall:
         self._line.offer(call_id, frame.lease_id)
         offer = entry.offers[call_id]
         message_id = "" if frame.message_id is UNSET else frame.message_id
+        # RL-IDEM-018: a known call_id with another `from` or message_id is answered call_rejected.
         if (offer.handle, offer.message_id) != (frame.from_, message_id):
             return self._line.rejected(call_id)
         if offer.mode == "durable":
@@ -71,7 +72,8 @@ class Recall:
             case EntryState.TAKEN:
                 return self._take_up_again(entry, offer, now)
             case EntryState.BEGUN:
-                # A process died over it. It is not run again, and nobody knows how far it came.
+                # RL-DURABLE-041: begun work whose process is gone failed as indeterminate_execution, and is
+                # never run again.
                 detail = "the listener died while the work ran; it may have been done"
                 return self._intake.finish(entry, lost(detail), now)
             case EntryState.FINISHED:
@@ -88,6 +90,7 @@ class Recall:
             return []
         deaths = self._records.opening(call_id, entry.exp + TAIL_MS)
         effects = self._line.accepted(call_id)
+        # RL-IDEM-027: after three deaths the call, which was opened before, fails as agent_error.
         if deaths >= DEATHS:
             detail = f"the listener has died over this call {deaths} times"
             return effects + self._intake.finish(entry, failed("agent_error", detail), now)
@@ -103,9 +106,11 @@ class Recall:
         assert entry.end is not None
         if entry.end.terminal != "completed":
             return self._line.tell(offer, entry.end)
+        # RL-DURABLE-043: a call that joined finished work asks for its start before completed is sent for it.
         if offer.mode == "durable" and not offer.granted:
             return self._line.started(offer.call_id)
-        # protocol §3: completed only from started, and what was said of that may be lost with a connection.
+        # RL-FRAME-049: completed only after the start, and what was said of that may be lost with a
+        # connection.
         known = offer.mode == "durable" or entry.end.json is None
         again = [] if known else self._line.started(offer.call_id)
         return again + self._line.tell(offer, entry.end)
@@ -122,27 +127,34 @@ class Recall:
         """Answer a cancellation of a call that no work of this process belongs to."""
         call_id = frame.call_id
         entry = self._records.find(call_id)
+        # RL-CANCEL-018: a call that is not known is answered `unknown`.
         if entry is None:
             return answer_not_cancelled(frame, "unknown")
         offer = entry.offers[call_id]
         work = self._floor.desk.entry(entry.id)
         if work is not None:
-            # Another call of the same message has brought it here; this one was not offered again yet.
+            # RL-CANCEL-034: the cancellation of any call that has joined a message is that of the message's
+            # work.
             self._line.offer(call_id, frame.lease_id)
             self._floor.desk.join(work, offer)
             return self._floor.cancel(work, call_id, now) + self._floor.schedule(now)
         match entry.state:
+            # RL-CANCEL-015: work that has not begun is removed for good.
             case EntryState.TAKEN:
                 self._records.cancel(entry.id, {call_id: "pending"}, now=now.wall)
                 return answer_cancelled(frame, "pending")
+            # RL-CANCEL-022: it is not reported as cancelled because the process that ran it is presumed dead.
             case EntryState.BEGUN:
                 return self.from_row(entry, offer, now)
+            # RL-CANCEL-021: what the journal has as cancelled is answered so whenever it is cancelled again.
             case EntryState.CANCELLED if offer.cancelled is not None:
                 return answer_cancelled(frame, offer.cancelled)
             case EntryState.CANCELLED if not self._line.was_told(call_id):
                 phase = _phase(entry)
                 self._records.confirm(call_id, phase)
                 return answer_cancelled(frame, phase)
+            # RL-CANCEL-017: finished work is answered with the outcome if the relay may not have it, else
+            # with `already_terminal`.
             case EntryState.FINISHED if not self._line.was_told(call_id):
                 told = self._tell_finished(entry, offer)
                 if any(isinstance(effect, Tell) for effect in told):

@@ -1,7 +1,7 @@
-"""Sealing the outcomes of calls, each to the one-time key of its own request (envelope §3.5).
+"""Sealing the outcomes of calls, each to the one-time key of its own request (RL-ENVELOPE-016).
 
 The journal keeps what an outcome says; here it is signed by the card of the day and sealed afresh for every
-call and every sending.
+call and every sending (RL-IDEM-025).
 """
 
 from msgspec import UNSET
@@ -17,7 +17,7 @@ __all__ = ["seal"]
 def seal(account: Account, clock: RelayClock, tell: Tell) -> CallOutcome:
     """Return the frame that tells an outcome.
 
-    The identities are those of the request, whatever has happened since (envelope §3.7). Raises
+    The identities are those of the request, whatever has happened since (RL-ENVELOPE-017). Raises
     `RinglineError` when it cannot be sealed, which a checked outcome and a checked key do not lead to.
     """
     offer, end = tell.offer, tell.end

@@ -91,7 +91,7 @@ class Session:
         ``capacity`` is how many messages are worked on at once, each for at most ``bound_ms`` and, when it
         is to stop, ``patience_ms`` more; ``mint`` makes context ids. ``not_before`` (Unix ms) is for a
         listener whose journal did not survive: what was sealed up to then may have run before, and is
-        refused (envelope §3.9). ``kt`` is this side's view of the key log, which goes into every outcome.
+        refused (RL-IDEM-028). ``kt`` is this side's view of the key log, which goes into every outcome.
         """
         self._records = records
         self._not_before = not_before
@@ -112,7 +112,10 @@ class Session:
         self._line.reset()
 
     def disconnected(self) -> None:
-        """Note the loss of the connection: waiting work is dropped, begun work goes on (protocol §6)."""
+        """Note the loss of the connection: waiting work is dropped, begun work goes on.
+
+        Source: RL-DURABLE-033, RL-DURABLE-037.
+        """
         self._line.reset()
         for work in self._floor.desk:
             if not work.begun and work.unsettled is None:
@@ -132,7 +135,7 @@ class Session:
             case CallError():
                 return [Note(f"the relay refused a frame of this listener: {frame.code}")]
 
-    # --- a call comes in (envelope §3.7)
+    # --- a call comes in
 
     def _incoming(self, frame: IncomingCall, now: Instant) -> list[Effect]:
         call_id = frame.call_id
@@ -145,19 +148,19 @@ class Session:
             )
             return []
         if call_id in self._held:
-            # It waits on, under the new lease: accepted is not started.
+            # RL-DURABLE-070: it waits on, under the new lease: accepted, and not asked to start.
             self._held[call_id] = frame
             self._line.offer(call_id, frame.lease_id)
             return self._line.accepted(call_id)
         try:
-            # Step 0: what the journal knows is answered from it.
+            # RL-IDEM-017: a call_id that the journal knows is answered from it, without opening it again.
             entry = self._records.find(call_id)
             if entry is not None:
                 return self._recall.again(entry, frame, now)
         except JournalError as error:
             return [Note(str(error), call_id)]
         if self._recall.draining and frame.delivery_mode == "durable":
-            return []  # protocol §6: it goes back uncounted when the connection closes
+            return []  # RL-DURABLE-049: it goes back uncounted when the connection closes
         self._line.offer(call_id, frame.lease_id)
         keep_until = min(frame.envelope.exp, now.wall + DURABLE_LIFE_MS) + TAIL_MS
         try:
@@ -169,6 +172,7 @@ class Session:
             # A sync one has no time for that. Only under a seal its caller can be told why.
             self._openings[call_id] = _Opening(frame, unkept=True)
             return [Note(str(error), call_id), Open(frame)]
+        # RL-IDEM-027: a call over which three processes have died is not opened any more.
         if deaths >= DEATHS or len(self._openings) >= _OPENINGS:
             self._floor.close(call_id)
             return [Note("a call was refused unopened", call_id), *self._line.rejected(call_id)]
@@ -187,7 +191,7 @@ class Session:
         return [] if frame is None or call_id not in self._line else self._incoming(frame, now)
 
     def opened(self, call_id: str, opened: Opened | Unchecked | Held | None, now: Instant) -> list[Effect]:
-        """Take the result of `Open`; None when a step of envelope §3.7 before the JSON refused the call."""
+        """Take the result of `Open`; None when the call was refused unread (RL-ENVELOPE-033)."""
         opening = self._openings.pop(call_id)
         if call_id not in self._line:
             # The connection or the lease is gone. Nothing was taken; the next offer starts afresh.
@@ -208,16 +212,20 @@ class Session:
                 return []
             return self._line.rejected(call_id)
         if opening.unkept:
-            # envelope §3.9: what is not counted before it is opened is not taken either.
+            # RL-IDEM-029: what the journal could not count before it was opened is not taken either.
             offer = _offer(opening.frame, opened, now)
             return self._refuse(offer, failed("busy", NO_JOURNAL))
         offer = _offer(opening.frame, opened, now)
         try:
             request = decode_request(opened.json)
+        # RL-ENVELOPE-036: sealed JSON that breaks its rules is answered agent_error, a message over its limit
+        # message_too_large.
         except MessageTooLarge as error:
             return self._refuse(offer, failed("message_too_large", str(error)))
         except BodyError as error:
             return self._refuse(offer, failed("agent_error", str(error)))
+        # RL-IDEM-028: without a journal on durable storage, what was sealed before the start is refused with
+        # busy.
         if self._not_before is not None and offer.iat <= self._not_before:
             detail = "this listener keeps no journal and has just started; try again in two minutes"
             return self._refuse(offer, failed("busy", detail))
@@ -228,8 +236,10 @@ class Session:
     def _take(
         self, opening: _Opening, opened: Opened, offer: Offer, request: Request, now: Instant
     ) -> list[Effect]:
-        """Take the message, or find out that it is known (envelope §3.9)."""
+        """Take the message, or find out that it is known."""
         call_id = offer.call_id
+        # RL-IDEM-015: messages are told apart by the caller's identity key and the message_id, or the request
+        # digest.
         try:
             taking = self._records.take(
                 key=offer.message_id or offer.digest.hex(),
@@ -239,11 +249,14 @@ class Session:
             )
         except JournalError as error:
             return [Note(str(error), call_id), *self._refuse(offer, failed("busy", NO_JOURNAL))]
+        # RL-IDEM-020: a known message with another payload.
         if taking.verdict is Verdict.CONFLICT:
             return self._refuse(offer, failed("duplicate_conflict"))
+        # RL-IDEM-022: a caller who would hold more than a quarter of the journal is answered busy.
         if taking.entry is None:
             detail = "this listener's journal has no more room for your messages; try again later"
             return self._refuse(offer, failed("busy", detail))
+        # RL-SYNC-017: call_accepted is sent when the journal has it.
         effects = self._line.accepted(call_id)
         if taking.verdict is Verdict.FRESH:
             effects += self._intake.take_up(taking.entry, request, now)
@@ -253,17 +266,17 @@ class Session:
             except JournalError as error:
                 effects.append(Note(str(error), call_id))
         if opening.cancelled and not self._line.was_told(call_id):
-            # protocol §7: a cancel right behind the call is not lost, and nothing begins before it.
+            # RL-CANCEL-015: a cancel_call right behind the call removes it before it begins.
             effects += self._cancel(CancelCall(call_id=call_id, lease_id=opening.frame.lease_id), now)
         return effects + self._floor.schedule(now)
 
     def _refuse(self, offer: Offer, end: End) -> list[Effect]:
-        """Refuse a call under a seal without taking it: from ``accepted`` (envelope §3.7)."""
+        """Refuse a call under a seal without taking it: from ``accepted`` (RL-ENVELOPE-035)."""
         self._floor.close(offer.call_id)
         return self._line.accepted(offer.call_id) + self._line.tell(offer, self._floor.viewed(end))
 
     def _join(self, entry: Entry, offer: Offer, now: Instant, *, hold: bool) -> list[Effect]:
-        """Give a further call of a known message its part in the work or its outcome (envelope §3.9).
+        """Give a further call of a known message its part in the work or its outcome (RL-IDEM-019).
 
         With ``hold`` it is about to be cancelled, and begins nothing.
         """
@@ -278,10 +291,13 @@ class Session:
         # A durable call asks for its start as usual; the grant starts nothing.
         return self._line.started(offer.call_id)
 
-    # --- leases (protocol §6)
+    # --- leases
 
     def _granted(self, frame: CallStarted, now: Instant) -> list[Effect]:
-        """Take the relay's grant: it counts under the current lease, and once."""
+        """Take the relay's grant: it counts under the current lease, and once.
+
+        Source: RL-DURABLE-030, RL-DURABLE-032.
+        """
         call_id = frame.call_id
         if not self._line.holds(call_id, frame.lease_id):
             return []
@@ -290,7 +306,7 @@ class Session:
             if work is None:
                 return self._recall.granted_late(call_id)
             if work.stage is Stage.ASKING and work.unsettled is None:
-                # protocol §6: no start at execute_by, by this computer's clock too.
+                # RL-DURABLE-034: nothing begins once execute_by has passed by the own clock.
                 return self._floor.begin(work, call_id, now) if now.mono < work.latest else []
             if work.begun and not work.offers[call_id].granted:
                 self._records.granted(call_id)
@@ -300,7 +316,7 @@ class Session:
         return []
 
     def _lease_refused(self, frame: CallRejected, now: Instant) -> list[Effect]:
-        """Take the refusal of a lease; a call that is here under another one is not meant (protocol §3)."""
+        """Take the refusal of a lease; one that is not held is ignored (RL-DURABLE-023), none is answered."""
         call_id = frame.call_id
         if not self._line.holds(call_id, frame.lease_id):
             return []
@@ -309,13 +325,14 @@ class Session:
         work = self._floor.desk.call(call_id)
         if work is None or any(one in self._line for one in work.offers):
             return []
+        # RL-DURABLE-024: work that has begun is stopped, and other work dropped.
         if work.begun:
             return self._floor.stop(work, Cause.REFUSED, now)
         if work.unsettled is None:
             self._floor.put_back(work)
         return self._floor.schedule(now)
 
-    # --- cancelling (protocol §7)
+    # --- cancelling
 
     def _cancel(self, frame: CancelCall, now: Instant) -> list[Effect]:
         opening = self._openings.get(frame.call_id)

@@ -62,7 +62,7 @@ class Answer:
 @final
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Where a call stands in a conversation: its context and its turn, from 1 (protocol §11)."""
+    """Where a call stands in a conversation: its context and its turn, from 1 (RL-CONVERSE-001)."""
 
     id: str
     turn: int
