@@ -168,7 +168,8 @@ def _dropped(http: RelayHttp, status: int | None) -> TransportError:
     return TransportError(
         f"{http.address.base_url} answered the WebSocket upgrade {seen}: "
         "probably a proxy in front of the relay drops the Upgrade header. Nothing was sent.",
-        next_step="let the proxy pass Upgrade and Connection on, and add X-Forwarded-For (nginx: proxy_http_version 1.1; "
+        next_step="let the proxy pass Upgrade and Connection on, and add X-Forwarded-For "
+        "(nginx: proxy_http_version 1.1; "
         "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; "
         "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;)",
     )

@@ -165,6 +165,10 @@ class Directory:
         """True when ``handle`` has an identity here."""
         return handle in self._enrolled
 
+    def is_removed(self, handle: str) -> bool:
+        """True when ``handle`` had an identity here that was removed: nobody gets it again."""
+        return handle in self._removed
+
     def blocks(self, callee: str, caller: str) -> bool:
         """True when the owner of ``callee`` blocks ``caller``."""
         entry = self._enrolled.get(callee)

@@ -75,13 +75,14 @@ def secret_hash(secret: str) -> bytes:
 
 @final
 class InviteBook:
-    """All invites of one realm. ``most`` of one inviter are kept that nobody took up; 0 is any number."""
+    """All invites of one realm. ``most`` of one inviter are kept that brought nobody new; 0 is any number."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[str, _Held] = {}
         self._of: dict[str, dict[str, None]] = {}  # ids by inviter, in the order they were made
-        self._let: dict[str, set[str]] = {}  # by inviter: the handles that took one of his up
+        # By inviter: the handles that took one of his up, each with the invite that brought it first.
+        self._let: dict[str, dict[str, str]] = {}
 
     def lets(self, inviter: str, handle: str) -> bool:
         """True when ``handle`` has taken up an invite of ``inviter``."""
@@ -107,11 +108,12 @@ class InviteBook:
     def issue(self, inviter: str, request: InviteRequest, minted: Minted, now: Instant) -> tuple[Change, ...]:
         """Return the changes that make an invite. Raises `HttpProblem` (429) for one too many."""
         forgotten = self._over(inviter, now)
-        # Whoever has come does not count: there are no more of those than handles.
-        idle = sum(not self._held[id].accepted for id in self._of.get(inviter, ())) - len(forgotten)
+        # Whoever has come does not count: there are no more of those than handles. But an invite that the
+        # same guest takes up once more does, or two who are known could make invites without end.
+        idle = sum(not self._brought(self._held[id]) for id in self._of.get(inviter, ())) - len(forgotten)
         if self._most and idle >= self._most:
             raise HttpProblem(
-                f"{self._most} invites of this identity are kept that nobody has taken up",
+                f"{self._most} invites of this identity are kept that have brought nobody new",
                 code="rate_limited",
                 retry_after_ms=60_000,
             )
@@ -187,8 +189,14 @@ class InviteBook:
         return [
             InviteForgotten(invite_id=id)
             for id in self._of.get(inviter, ())
-            if not self._held[id].accepted and now.wall >= self._held[id].issued.expires_at + INVITE_KEPT_MS
+            if not self._brought(self._held[id])
+            and now.wall >= self._held[id].issued.expires_at + INVITE_KEPT_MS
         ]
+
+    def _brought(self, held: _Held) -> bool:
+        """True when somebody is let through by this invite and by no earlier one."""
+        let = self._let.get(held.issued.inviter or "", {})
+        return any(let.get(handle) == held.issued.invite_id for handle in held.accepted)
 
     # --- changes, when they are safe on disk
 
@@ -203,7 +211,8 @@ class InviteBook:
                 held = self._held[change.invite_id]
                 held.accepted[change.handle] = change
                 if held.issued.inviter is not None:
-                    self._let.setdefault(held.issued.inviter, set()).add(change.handle)
+                    let = self._let.setdefault(held.issued.inviter, {})
+                    let.setdefault(change.handle, change.invite_id)
             case ClaimFailed():
                 self._held[change.invite_id].failures += 1
             case InviteWithdrawn():
@@ -219,7 +228,7 @@ class InviteBook:
             self._forget(id)
         self._let.pop(handle, None)
         for let in self._let.values():
-            let.discard(handle)
+            let.pop(handle, None)
 
     def _forget(self, invite_id: str) -> None:
         held = self._held.pop(invite_id)

@@ -107,16 +107,22 @@ def unlogged(log: KeyLog, changes: Iterable[Change]) -> tuple[LogAppended, ...]:
 
     ``changes`` is all that is stored, the log's own entries too, which have been applied. A database from
     before there was a log has all its statements to add, and otherwise none is missing: a statement and its
-    entry are written together.
+    entry are written together. Cards of one handle come in the order of their serials, and before what
+    revokes them.
     """
     dated: list[tuple[int, int, LogEntry]] = []
+    last: dict[str, int] = {}
+    carded: dict[str, int] = {}
     entries = 0
     for change in changes:
         match change:
             case CardPublished():
-                dated += ((change.at, 0, entry) for entry in _published(change))
+                # The clock may have been set back between two cards: whoever reads the log takes a lower
+                # serial behind a higher one for a lie.
+                at = last[change.handle] = carded[change.card_id] = max(change.at, last.get(change.handle, 0))
+                dated += ((at, 0, entry) for entry in _published(change))
             case CardRevoked():
-                dated.append((change.at, 1, _revoked(change)))
+                dated.append((max(change.at, carded.get(change.card_id, 0)), 1, _revoked(change)))
             case LogAppended():
                 entries += 1
             case _:

@@ -157,6 +157,13 @@ class RelayServer:
                 log=log,
             )
             self._registry = Registry(directory, store, blocking=path != MEMORY)
+            if options.admin is not None and directory.is_removed(options.admin):
+                # An invite for it could never be taken up.
+                raise ConfigError(
+                    f"the identity of the administrator {options.admin} was removed, and nobody gets its "
+                    "handle again",
+                    next_step="name another, enrolled or not: --admin HANDLE",
+                )
         except ConfigError:
             store.close()
             raise

@@ -65,7 +65,7 @@ TABLE: Final[Mapping[str, Setting]] = {
     "LOG_FETCHES_PER_MINUTE": Setting(_Q, limits.LOG_FETCHES_PER_MINUTE, "requests", 0, 1_000_000,
         "to the key log by one identity"),
     "INVITES": Setting(_Q, 200, "invites", 0, 100_000,
-        "of one identity kept that nobody has taken up, those that are over included"),
+        "of one identity kept that have brought nobody new, those that are over included"),
     "CLAIMS_PER_MINUTE": Setting(_Q, 20, "requests", 0, 1_000_000,
         "for a handle from one IPv4 address or IPv6 /64, by whoever is not its owner"),
     "FAILED_LOGINS_PER_MINUTE": Setting(_Q, 60, "requests", 0, 1_000_000,

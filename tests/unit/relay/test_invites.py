@@ -298,6 +298,37 @@ def test_one_identity_keeps_only_so_many_invites() -> None:
     assert len(desk.shown("alice", later)) == 4 + 1
 
 
+def test_an_invite_that_brought_nobody_new_counts_and_is_forgotten() -> None:
+    """Else an inviter and one guest, who takes up each, could fill the relay for ever."""
+    desk = Desk(invites=3)
+    desk.enrol(owner("alice"))
+    guest = owner("bob")
+    for _ in range(1 + 3):
+        desk.claim(guest, desk.invite("alice").text)
+    with refused("rate_limited"):
+        desk.invite("alice")
+    later = Instant(START + DAY_S * 1000 + INVITE_KEPT_MS, 9_000)
+    desk.invite("alice", now=later)
+    # The one that let him in is kept, and he is let in still.
+    assert [one.id for one in desk.shown("alice", later)] == ["id-0006", "id-0001"]
+    assert desk.directory.invites.lets("alice", "bob")
+    # A relay that was started again from what is stored says the same.
+    again = Directory("localhost", accept="listed", invites=3)
+    for change in desk.log:
+        again.apply(change)
+    assert again.invites.lets("alice", "bob")
+
+
+def test_an_invite_whose_guest_was_removed_is_forgotten() -> None:
+    desk = Desk(invites=3)
+    desk.enrol(owner("alice"))
+    desk.claim(owner("bob"), desk.invite("alice").text)
+    desk.do(desk.enrolment.remove("bob", "bob", NOW))
+    later = Instant(START + DAY_S * 1000 + INVITE_KEPT_MS, 9_000)
+    desk.invite("alice", now=later)
+    assert [one.id for one in desk.shown("alice", later)] == ["id-0002"]
+
+
 # --- the administrator
 
 

@@ -1,5 +1,7 @@
 """The relay's key log: what becomes an entry, in which order, and what is cut out of it (envelope §7)."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -16,7 +18,7 @@ from ringline.protocol.tiles import Tile
 from ringline.relay.directory import Decision, Directory
 from ringline.relay.keylog import KeyLog, unlogged
 from ringline.relay.publication import read_publication
-from ringline.relay.store import CardPublished, Change, LogAppended
+from ringline.relay.store import CardPublished, CardRevoked, Change, LogAppended
 from ringline_testing.agents import seed
 from ringline_testing.signed import Owner, now_ms
 
@@ -180,6 +182,29 @@ def test_a_store_without_a_log_gets_all_it_holds_in_the_order_in_which_it_came()
     assert entries[:4] == [bob.card, alice.card, heir.succession, heir.card]
     assert [type(entry) for entry in entries[4:]] == [SignedRevocation]
     assert [change.card_id for change in unlogged(fresh, stored)].count(b64encode(heir.card.card.id)) == 1
+
+
+def test_a_clock_that_was_set_back_does_not_turn_the_order_of_a_handles_cards_round() -> None:
+    """Whoever reads the log takes a lower serial behind a higher one for a lie of the relay."""
+    stage = Stage()
+    first = Owner(handle="alice", port=0)
+    second = first.renewed()
+    third = second.renewed()
+    for owner in (first, second, third):
+        stage.publish(owner)
+    stage.revoke(first)
+    at = {first.card_id: 5_000, second.card_id: 3_000, third.card_id: 4_000}
+    stored: list[Change] = []
+    for change in without_log(stage.changes):
+        if isinstance(change, CardPublished):
+            stored.append(replace(change, at=at[change.card_id]))
+        elif isinstance(change, CardRevoked):
+            stored.append(replace(change, at=1_000))
+        else:
+            stored.append(change)
+    entries = [decode_entry(change.entry) for change in unlogged(KeyLog("localhost", SIGNER), stored)]
+    assert entries[:3] == [first.card, second.card, third.card]
+    assert [type(entry) for entry in entries[3:]] == [SignedRevocation]
 
 
 def test_a_store_whose_log_is_whole_gets_nothing() -> None:
