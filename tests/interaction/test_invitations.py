@@ -137,6 +137,30 @@ async def test_whoever_the_relay_invents_is_not_let_in(world: World, lie: str, t
     assert world.alice.contacts.pins() == ()
 
 
+async def test_a_guest_who_proves_nothing_uses_up_no_look_ups_of_keys(world: World) -> None:
+    """A stranger's calls make a listener look each second, and keys are looked up 60 times a minute."""
+    invite = Invite.parse(await world.invite(uses=3))
+    await world.bob.http.publish(f"{invite.secret}:{'A' * 43}")
+
+    async def looks(ahead_ms: int) -> int:
+        started = len(world.liar.requests)
+        world.alice.clock.own_ms = lambda: start_ms + ahead_ms  # type: ignore[method-assign]
+        for _ in range(3):
+            (guest,) = await world.alice.invitations.meet()
+            assert guest.pin is None
+            assert guest.trouble is not None
+        return world.liar.requests[started:].count(("GET", "/v1/handles/bob"))
+
+    start_ms = now_ms()
+    assert await looks(0) == 2
+    assert await looks(9_999) == 0
+    assert await looks(10_000) == 1
+    assert await looks(70_000) == 1
+    # It is never the last: what was seen may have been the relay's doing.
+    assert await looks(670_000) == 1
+    assert await looks(1_269_999) == 0
+
+
 async def test_another_key_of_the_invited_is_not_let_in(world: World, tmp_path: Path) -> None:
     await world.bob.accept(await world.invite())
     thief = Person(tmp_path / "t", f"http://127.0.0.1:{world.liar.port}", "bob")

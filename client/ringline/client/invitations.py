@@ -71,6 +71,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _VERSION: Final = 1
+_AGAIN_MS: Final = (0, 10_000, 60_000, 600_000)
+"""How long a guest who proved nothing is not looked at again, after the first, second and further looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Invitations:
         self._account = account
         self._http = http
         self._contacts = contacts
+        self._refused: dict[tuple[str, str, str | None], tuple[int, int, Guest]] = {}
         self.path: Path = home.identity_folder(account.address, account.handle) / "invites.json"
 
     async def invite(self, given: Given, *, uses: int, ttl_s: int) -> tuple[Invite, Issued]:
@@ -151,8 +154,26 @@ class Invitations:
             for acceptance in told.accepted if issued is not None else ():
                 assert issued is not None
                 if acceptance.handle not in issued.met:
-                    guests.append(await self._meet(issued, acceptance))
+                    guests.append(await self._meet_once(issued, acceptance))
         return guests
+
+    async def _meet_once(self, issued: Issued, acceptance: shapes.InviteAcceptance) -> Guest:
+        """As `_meet`, but one who was not let in is looked at again after a while that grows.
+
+        Each look costs a look-up of keys, and the relay gives an identity so many a minute. But what was
+        seen may have been the relay's doing, so none is the last.
+        """
+        name = issued.id, acceptance.handle, acceptance.proof
+        now = self._http.clock.own_ms()
+        looks, looked_at, known = self._refused.get(name, (0, 0, None))
+        if known is not None and 0 <= now - looked_at < _AGAIN_MS[min(looks, len(_AGAIN_MS)) - 1]:
+            return known
+        guest = await self._meet(issued, acceptance)
+        if guest.pin is None:
+            self._refused[name] = looks + 1, now, guest
+        else:
+            self._refused.pop(name, None)
+        return guest
 
     async def _meet(self, issued: Issued, acceptance: shapes.InviteAcceptance) -> Guest:
         handle, realm = acceptance.handle, self._account.address.realm
