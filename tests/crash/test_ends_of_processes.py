@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ringline_testing.crash.child import Child
-from ringline_testing.crash.stage import BOUND_S, Stage, Template, lasting_port
+from ringline_testing.crash.stage import BOUND_S, Stage, Template
+from ringline_testing.ports import lasting_port
 
 CONTEXT = multiprocessing.get_context("forkserver")
 

@@ -12,6 +12,7 @@ from ringline.caller import AsyncCaller
 from ringline.protocol.errors import CallTimeout, RelayError, TransportError
 from ringline.relay.server import RelayServer
 from ringline_testing.middleman import Frames, Middleman, middleman
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.scripted import ScriptedCall, ScriptedListener, scripted_listener
 from ringline_testing.signed import Answer
@@ -132,7 +133,7 @@ async def test_a_relay_that_forgot_the_call_is_not_sent_it_again(tmp_path: Path)
 
 async def test_a_relay_that_restarts_between_two_calls_needs_no_hand(tmp_path: Path) -> None:
     # In memory: the relay forgets both handles; in the development realm they publish themselves again.
-    async with running_relay() as relay:
+    async with running_relay(port=lasting_port()) as relay:
         url, port = relay.url, relay.port
         me = caller(url, tmp_path)
         async with scripted_listener(port, "bob") as bob:
@@ -147,7 +148,7 @@ async def test_a_relay_that_restarts_between_two_calls_needs_no_hand(tmp_path: P
 async def test_a_relay_that_restarts_during_a_call_is_told_truthfully(tmp_path: Path) -> None:
     held = Held()
     me: AsyncCaller | None = None
-    async with running_relay(db=tmp_path / "relay.db") as relay:
+    async with running_relay(db=tmp_path / "relay.db", port=lasting_port()) as relay:
         url, port = relay.url, relay.port
         me = caller(url, tmp_path / "home")
         async with scripted_listener(port, "bob", held):

@@ -15,6 +15,7 @@ from ringline.protocol.errors import ConfigError, PeerFailure, RelayError, Trans
 from ringline.protocol.shapes import Policy
 from ringline.relay.server import RelayServer
 from ringline_testing.middleman import middleman
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer
 
@@ -197,7 +198,7 @@ async def test_begun_work_outlives_the_relay_and_its_reply_is_told_to_the_next(t
 
     async with AsyncExitStack() as stack:
         first = AsyncExitStack()
-        relay = await first.enter_async_context(running_relay(db=tmp_path / "relay.db"))
+        relay = await first.enter_async_context(running_relay(db=tmp_path / "relay.db", port=lasting_port()))
         listener = Listener("bob", relay=relay.url, home=tmp_path / "bob", offline=True)
         listener.answer(work)
         await stack.enter_async_context(listener.serving())

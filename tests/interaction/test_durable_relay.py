@@ -15,6 +15,7 @@ import pytest
 
 from ringline.protocol.faults import VARIABLE
 from ringline.relay.server import RelayServer
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Line, Owner, exchange
 
@@ -60,7 +61,7 @@ async def test_a_queued_call_outlives_the_relay_and_its_outcome_is_kept_until_it
     tmp_path: Path,
 ) -> None:
     db = tmp_path / "relay.db"
-    async with running_relay(db=db) as relay:
+    async with running_relay(db=db, port=lasting_port()) as relay:
         port = relay.port
         alice, bob = await enrol(port)
         async with alice.calling("bob") as line:
@@ -289,7 +290,7 @@ async def test_a_relay_that_is_killed_at_a_stored_step_has_told_nothing_that_is_
     point: str, tmp_path: Path
 ) -> None:
     db = tmp_path / "relay.db"
-    async with running_relay(db=db) as relay:
+    async with running_relay(db=db, port=lasting_port()) as relay:
         port = relay.port
         alice, bob = await enrol(port)
     message = alice.request(delivery_mode="durable")

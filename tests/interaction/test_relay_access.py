@@ -15,6 +15,7 @@ from ringline.protocol.limits import SUBPROTOCOL
 from ringline.protocol.signing import SigningKey
 from ringline.relay.server import RelayServer
 from ringline_testing.certificate import contexts
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer, Owner, exchange, now_ms
 
@@ -164,7 +165,7 @@ async def test_a_claim_in_anothers_name_is_no_claim(relay: RelayServer) -> None:
 
 async def test_what_was_invited_outlives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "relay.db"
-    async with invited(db=path) as relay:
+    async with invited(db=path, port=lasting_port()) as relay:
         root = await administrator(relay)
         open_, used, failing = [await invite(root) for _ in range(3)]
         bob = Owner(handle="bob", port=relay.port, realm=REALM)

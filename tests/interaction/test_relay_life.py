@@ -14,6 +14,7 @@ from ringline.protocol.errors import ConfigError
 from ringline.relay.options import RelayOptions
 from ringline.relay.server import RelayServer
 from ringline_testing import raw_peer
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Owner, exchange, now_ms
 
@@ -61,7 +62,7 @@ async def test_a_relay_listens_on_ipv6_too() -> None:
 
 async def test_with_a_file_a_relay_remembers(tmp_path: Path) -> None:
     db = tmp_path / "relay.db"
-    async with running_relay(db=db) as relay:
+    async with running_relay(db=db, port=lasting_port()) as relay:
         bob = await Owner.enrolled("bob", relay.port)
         alice = await Owner.enrolled("alice", relay.port)
         gone = await Owner.enrolled("gone", relay.port)
@@ -79,7 +80,7 @@ async def test_with_a_file_a_relay_remembers(tmp_path: Path) -> None:
 
 
 async def test_without_a_file_a_relay_forgets() -> None:
-    async with running_relay() as relay:
+    async with running_relay(port=lasting_port()) as relay:
         bob = await Owner.enrolled("bob", relay.port)
         port = relay.port
     async with running_relay(port=port):
@@ -91,7 +92,7 @@ async def test_without_a_file_a_relay_forgets() -> None:
 
 async def test_a_restarted_relay_takes_no_token_of_before(tmp_path: Path) -> None:
     db = tmp_path / "relay.db"
-    async with running_relay(db=db) as relay:
+    async with running_relay(db=db, port=lasting_port()) as relay:
         bob = await Owner.enrolled("bob", relay.port)
         port = relay.port
         token = bob.bearer("GET", "/v1/calls", iat=now_ms() // 1000 - 5)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringline_testing.commands import Running, Scene
+from ringline_testing.ports import lasting_port
 
 pytestmark = pytest.mark.system
 
@@ -42,7 +43,8 @@ def keys_and_outbox(scene: Scene, folder: Path) -> Scene:
 
 
 def test_a_call_outlives_the_relay_and_is_answered_later_to_another_process(scene: Scene) -> None:
-    relay = start_relay(scene)
+    port = lasting_port()
+    relay = start_relay(scene, port)
     listen_once(scene)
     left = scene.run("call", "bob", "--durable", "--no-wait", "-", given=b"hello\n")
     assert left.returncode == 0, left.stderr
@@ -51,7 +53,7 @@ def test_a_call_outlives_the_relay_and_is_answered_later_to_another_process(scen
     assert f"ringline result {receipt} --wait 60" in left.stderr.decode()
     relay.signal(signal.SIGKILL)
     assert relay.end() == -signal.SIGKILL
-    start_relay(scene, int(scene.relay.rsplit(":", 1)[1]))
+    start_relay(scene, port)
     early = scene.run("result", receipt)
     assert early.returncode == 19, early.stderr
     assert f"ringline result {receipt} --wait 60" in early.stderr.decode()

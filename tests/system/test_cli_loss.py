@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringline_testing.commands import Scene
+from ringline_testing.ports import lasting_port
 
 pytestmark = pytest.mark.system
 
@@ -39,8 +40,8 @@ def test_a_listener_killed_during_a_call_is_told_within_the_bound(scene: Scene) 
 
 def test_a_relay_restarted_between_two_calls_needs_no_hand(scene: Scene) -> None:
     with scene:
-        relay = scene.start_relay()
-        port = int(scene.relay.rsplit(":", 1)[1])
+        port = lasting_port()
+        relay = scene.start_relay(port=port)
         listener = scene.start_listener("echo", "cat")
         assert scene.run("call", "echo", "first").stdout == b"first\n"
         relay.signal(signal.SIGKILL)

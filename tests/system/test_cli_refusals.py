@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ringline_testing.commands import BOUND_S, RINGLINE, Scene
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 
 pytestmark = pytest.mark.system
@@ -212,8 +213,8 @@ def test_a_budget_that_is_used_up_says_when_the_next_call_may_be(scene: Scene) -
 
 
 def test_a_changed_key_is_a_hard_stop(scene: Scene, tmp_path: Path) -> None:
-    first = scene.start_relay()
-    port = int(scene.relay.rsplit(":", 1)[1])
+    port = lasting_port()
+    first = scene.start_relay(port=port)
     listener = scene.start_listener("bob", "cat")
     assert scene.run("call", "bob", "hello").returncode == 0
     listener.stop()

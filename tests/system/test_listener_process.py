@@ -16,6 +16,7 @@ from ringline.caller import AsyncCaller, Cancelled
 from ringline.protocol.errors import PeerFailure, RelayError, RinglineError
 from ringline.relay.server import RelayServer
 from ringline_testing.pids import alive
+from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 
 pytestmark = pytest.mark.system
@@ -263,8 +264,8 @@ class TestStopping:
 
 
 async def test_a_listener_comes_back_by_itself_when_the_relay_does(tmp_path: Path) -> None:
-    async with running_relay() as first:
-        port = int(first.url.rsplit(":", 1)[1])
+    port = lasting_port()
+    async with running_relay(port=port) as first:
         bob = Bob(first, tmp_path)
         await bob.start()
         async with AsyncCaller("alice", relay=first.url, home=tmp_path / "alice") as alice:

@@ -1,11 +1,9 @@
 """One relay, one listener and any number of callers, as real processes that die and are started again."""
 
-import contextlib
 import multiprocessing
 import random
 import shutil
 import signal
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -18,8 +16,9 @@ from typing import Any, Final, Literal, TypeAlias, final
 from ringline_testing.crash.child import Child
 from ringline_testing.crash.deeds import Said, run_deed
 from ringline_testing.crash.parties import PRELOADED, run_listener, run_relay
+from ringline_testing.ports import lasting_port
 
-__all__ = ["BOUND_S", "Party", "Stage", "StageError", "Template", "lasting_port", "preload"]
+__all__ = ["BOUND_S", "Party", "Stage", "StageError", "Template", "preload"]
 
 Party: TypeAlias = Literal["relay", "listener", "caller"]
 
@@ -27,8 +26,6 @@ BOUND_S: Final = 60.0
 """How long anything is waited for."""
 
 _STARTS: Final = 12
-# Below those that Linux, macOS and Windows give away.
-_PORTS: Final = (20_000, 32_000)
 _PARTIES: Final[tuple[Party, ...]] = ("relay", "listener")
 _TICK_S: Final = 0.02
 _context: Final = multiprocessing.get_context("forkserver")
@@ -41,19 +38,6 @@ class StageError(Exception):
 def preload() -> None:
     """Have every process forked from one that has imported all."""
     _context.set_forkserver_preload(list(PRELOADED))
-
-
-def lasting_port() -> int:
-    """Return a port of the loopback interface that stays free while the relay on it is dead.
-
-    It is none of those that the system gives to whoever asks for any: another program could get it then, or
-    a client that looks for the relay could reach itself.
-    """
-    for port in random.SystemRandom().sample(range(*_PORTS), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise StageError("no port is free")
 
 
 @dataclass(frozen=True)
