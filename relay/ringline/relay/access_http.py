@@ -1,4 +1,4 @@
-"""Getting in and out over HTTP: keys are published, invites made, identities removed (protocol §9)."""
+"""Getting in and out over HTTP: keys are published, invites made, identities removed."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -79,7 +79,7 @@ class AccessRoutes:
             body = await read(request, shapes.KeysPublication)
             # Others from there may have come while it was on its way; from here on nobody comes between.
             self._strangers.check_claim(subject, self._board.clock())
-            # protocol §9: the keys first, then the log-in under the card that they belong to.
+            # RL-HTTP-019: the token is verified against the card in the body, after the keys in the body.
             offer = read_publication(body, realm=self._directory.realm, now=now)
             own = self._directory.continues(offer)
             card = offer.card.card

@@ -1,4 +1,4 @@
-"""Which handles were the two sides of a call lately: they may see each other's keys (protocol §9)."""
+"""Which handles were the two sides of a call lately: they may see each other's keys (RL-HTTP-026)."""
 
 from typing import Final, final
 

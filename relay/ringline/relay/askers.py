@@ -1,4 +1,4 @@
-"""Who waits for the decision on a cancel request: connections, and HTTP requests (protocol §7)."""
+"""Who waits for the decision on a cancel request: connections, and HTTP requests (RL-CANCEL-023)."""
 
 from typing import Final, final
 

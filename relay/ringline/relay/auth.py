@@ -1,4 +1,4 @@
-"""Log-in: who sends a request (protocol §2). Every failure looks the same to whoever failed."""
+"""Log-in: who sends a request. Every failure looks the same to whoever failed (RL-AUTH-021)."""
 
 import heapq
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class TokenMemory:
 
 @final
 class Authenticator:
-    """Verifies log-in tokens in the one order of protocol §2."""
+    """Verifies log-in tokens in one order (RL-AUTH-007 to RL-AUTH-020)."""
 
     def __init__(self, directory: Directory, started: Instant) -> None:
         """``started`` is when this relay began to remember used tokens."""
@@ -77,7 +77,7 @@ class Authenticator:
         if claims is None:
             return None
         held = self._directory.login_card(claims.handle, b64encode(claims.card_id), now)
-        # protocol §2: without a card the same work is done under a key that nobody has.
+        # RL-AUTH-012: for a token that names no card the same work is done, under a key that nobody has.
         key = token.DUMMY_SPK if held is None else held.card.spk
         login = self._finish(claims, key, method, path, now, owner)
         return None if held is None else login
@@ -85,7 +85,7 @@ class Authenticator:
     def login_under(
         self, card: Card, authorization: str | None, method: str, path: str, now: Instant
     ) -> Login | None:
-        """Return who publishes ``card``, whose own key must have signed the token (protocol §9).
+        """Return who publishes ``card``, whose own key must have signed the token (RL-HTTP-019).
 
         The card has been verified. One that its owner called back logs nobody in.
         """

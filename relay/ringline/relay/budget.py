@@ -1,7 +1,7 @@
-"""How often something may happen: exact sliding windows, and the turns of a conversation (protocol §4).
+"""How often something may happen: exact sliding windows, and the turns of a conversation.
 
 Windows are measured by the clock that never goes back, so a step of the wall clock frees nothing. Looking
-charges nothing: whoever looks at several budgets charges all or none.
+charges nothing: whoever looks at several budgets charges all or none (RL-ADMIT-044).
 """
 
 from bisect import bisect_right
@@ -90,7 +90,7 @@ class Window(Generic[K]):
 
 @final
 class HourlyBudget:
-    """Requests per caller, and per caller and callee, in one sliding window (protocol §4)."""
+    """Requests per caller, and per caller and callee, in one sliding window (RL-ADMIT-013, RL-ADMIT-029)."""
 
     __slots__ = ("_callers", "_pairs")
 
@@ -115,7 +115,8 @@ class HourlyBudget:
 
 @final
 class TurnBudget:
-    """Calls with one correlation id from a caller to a handle, within ``span`` ms of the first (protocol §4).
+    """Calls with one correlation id from a caller to a handle, within ``span`` ms of the first
+    (RL-ADMIT-030).
 
     Unlike a sliding window this one is anchored at the first turn, and begins anew when it is over.
     """

@@ -1,7 +1,8 @@
-"""Cancellation of calls in a listener's hands: who asked, who is told, and when (protocol §7).
+"""Cancellation of calls in a listener's hands: who asked, who is told, and when.
 
 A request is a flag on the call. While it is up, one ``cancel_call`` is with the connection that holds the
-call, and nobody is told anything until the listener or the end of the call decides.
+call (RL-CANCEL-006), and nobody is told anything until the listener or the end of the call decides
+(RL-CANCEL-010).
 """
 
 from typing import final

@@ -125,7 +125,7 @@ def switching_protocols(key: str, subprotocol: str | None, common: Headers) -> b
     """Return the 101 that proves to have read ``key`` (RFC 6455 §4.2.2).
 
     ``common`` are the headers that the server sends with every response. No extension is ever accepted
-    (protocol §2), so none is named.
+    (RL-TRANSPORT-006), so none is named.
     """
     accept = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
     headers: Headers = (

@@ -39,7 +39,7 @@ _HANDSHAKE: Final = (
 
 
 class _Silence:
-    """A logger without ears: picows logs close reasons and, at low levels, whole requests (protocol §12).
+    """A logger without ears: picows logs close reasons and, at low levels, whole requests (RL-PRIVACY-001).
 
     Not a `logging.Logger`: picows would make a child of it for each connection.
     """

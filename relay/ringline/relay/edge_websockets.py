@@ -18,7 +18,7 @@ from ringline.relay.edge_link import Link
 
 __all__ = ["WebsocketsLink"]
 
-# The library logs whole frames at the level DEBUG (protocol §12): it gets a logger that has no ears.
+# The library logs whole frames at the level DEBUG (RL-PRIVACY-001): it gets a logger that has no ears.
 _silent = logging.Logger("websockets", logging.CRITICAL + 1)
 
 

@@ -15,7 +15,7 @@ __all__ = ["CancelAnswer", "Close", "Decided", "Effect", "Retire", "Send"]
 
 
 class CancelAnswer(StrEnum):
-    """What became of ``POST /v1/calls/{id}/cancel`` (protocol §7)."""
+    """What became of ``POST /v1/calls/{id}/cancel`` (RL-CANCEL-011, RL-CANCEL-012)."""
 
     CANCELED = "canceled"  # confirmed by the listener
     REQUESTED = "requested"  # no word of the listener yet; the request stands

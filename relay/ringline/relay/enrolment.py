@@ -1,8 +1,8 @@
-"""Who may take a handle, and who may take one away: registration, invites, the administrator (protocol §9).
+"""Who may take a handle, and who may take one away: registration, invites, the administrator.
 
 Whoever holds no right invite learns nothing here about a handle: on a relay with registration closed his
-claim is refused before anybody looks whether the handle is taken. Whoever holds one may try out names with
-it five times.
+claim is refused before anybody looks whether the handle is taken (RL-HTTP-045). Whoever holds one may try out
+names with it five times (RL-HTTP-046).
 """
 
 from typing import final
@@ -42,7 +42,7 @@ class Enrolment:
         claim: Claim | None = None
         if invite is not None:
             claim = self._directory.invites.claim(invite, handle, now)
-            # protocol §9: the invite first, and then the handle.
+            # RL-HTTP-050: an invite that does not hold is refused before anything is said about the handle.
             if claim is None:
                 raise HttpProblem(code="forbidden")
             if not claim.holds:

@@ -1,4 +1,4 @@
-"""From which pages and under which names the relay may be spoken to (protocol §2: Origin and Host)."""
+"""From which pages and under which names the relay may be spoken to (RL-AUTH-035, RL-AUTH-037)."""
 
 import re
 from collections.abc import Iterable, Sequence

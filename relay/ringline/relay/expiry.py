@@ -1,4 +1,4 @@
-"""Ends of durable calls that nobody asks for: time, lost authority, a restart (protocol §6.1, §7)."""
+"""Ends of durable calls that nobody asks for: time, lost authority, a restart."""
 
 from typing import Final, Literal, final
 
@@ -97,7 +97,7 @@ class Expiry:
 
     def end_flagged(self, now: Instant) -> None:
         """End what was to be canceled and was in a listener's hands when the relay ended before."""
-        # protocol §7: their leases went with the last relay, and a release with the flag ends a call.
+        # RL-CANCEL-032: a relay that starts ends as canceled what was to be cancelled and was not started.
         rows = self._store.flagged(0, _PAGE)
         while rows:
             for row in rows:

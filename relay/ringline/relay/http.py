@@ -1,4 +1,4 @@
-"""The HTTP interface (protocol §9): routes to the directory, the calls and the tickets."""
+"""The HTTP interface: routes to the directory, the calls and the tickets."""
 
 import asyncio
 import re

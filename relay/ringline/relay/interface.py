@@ -1,4 +1,4 @@
-"""The HTTP interface as one table (protocol §9), from which `ringline.relay.openapi` describes it.
+"""The HTTP interface as one table, from which `ringline.relay.openapi` describes it (RL-HTTP-013).
 
 The shapes are the structs of `ringline.protocol.shapes`. A test compares the table with the routes that a
 relay serves, so that neither has an operation which the other lacks.

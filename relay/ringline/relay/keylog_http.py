@@ -1,6 +1,6 @@
-"""The key log over HTTP: a checkpoint, and files that never change (envelope §7, C2SP tlog-tiles).
+"""The key log over HTTP: a checkpoint, and files that never change (RL-LOG-012, RL-LOG-013, C2SP tlog-tiles).
 
-Only for the enrolled: the log tells which handles exist.
+Only for the enrolled (RL-LOG-003): the log tells which handles exist.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

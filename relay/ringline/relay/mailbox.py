@@ -1,4 +1,4 @@
-"""What parties of durable calls ask for: cancel, acknowledge, replay, look (protocol §7, §9)."""
+"""What parties of durable calls ask for: cancel, acknowledge, replay, look."""
 
 from typing import Final, Literal, final
 
@@ -94,7 +94,7 @@ class Mailbox:
     # --- the outcome
 
     def may_send_again(self, errand: Errand, now: Instant) -> bool:
-        """True if the stored outcome may be sent once more; that sending is counted (protocol §4)."""
+        """True if the stored outcome may be sent once more; that sending is counted (RL-ADMIT-038)."""
         row = errand.row
         if row.terminal is None or row.acknowledged or (self._resends and row.outcome_sends >= self._resends):
             return False

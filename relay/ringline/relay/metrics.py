@@ -1,8 +1,8 @@
 """The relay's counters as ``/metrics`` shows them, in the text format of Prometheus (version 0.0.4).
 
-They count and name nobody: no handle, no id of a call, nothing of a frame (protocol §12). `FAMILIES` is the
-one place that knows what may be shown; a counter that is not in it is not. Written by hand: the format takes
-these few lines, the usual library some 150 ms of every start.
+They count and name nobody: no handle, no id of a call, nothing of a frame (RL-PRIVACY-001, RL-PRIVACY-002).
+`FAMILIES` is the one place that knows what may be shown; a counter that is not in it is not. Written by hand:
+the format takes these few lines, the usual library some 150 ms of every start.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Refusals of the HTTP interface and of handshakes: one document per kind, the same bytes every time.
 
-Whoever may not know why he is refused gets an answer that was made before he asked (protocol §2, §4, §9).
+Whoever may not know why he is refused gets an answer that was made before he asked (RL-AUTH-021, RL-HTTP-010,
+RL-HTTP-027).
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ __all__ = [
 Headers = tuple[tuple[str, str], ...]
 
 RELEASE_STATUSES: Final = frozenset({401, 403, 404})
-"""Answers that leave no earlier than 10 ms after their request was read (protocol §4)."""
+"""Answers that leave no earlier than 10 ms after their request was read (RL-HTTP-009)."""
 
 _JSON: Final = (("content-type", "application/problem+json"), ("cache-control", "no-store"))
 
@@ -67,7 +68,7 @@ def _answer(
 
 
 def of(error: HttpProblem) -> Answer:
-    """Return the answer for ``error``; 429 and 503 tell when to come back (protocol §9)."""
+    """Return the answer for ``error``; 429 and 503 tell when to come back (RL-ERROR-006)."""
     code, text, wait = error.code, str(error), error.retry_after_ms
     if code in _FIXED:
         return _FIXED[code]
@@ -81,7 +82,7 @@ def of(error: HttpProblem) -> Answer:
 
 
 UNAUTHORIZED: Final = _answer("unauthorized", headers=(("www-authenticate", "Bearer"),))
-"""The 401, whatever was wrong with the log-in (protocol §2)."""
+"""The 401, whatever was wrong with the log-in (RL-AUTH-021)."""
 
 FORBIDDEN: Final = _answer("forbidden")
 """The 403: another's handle, whether it exists or not; a foreign origin; a foreign host."""
@@ -102,7 +103,7 @@ MALFORMED: Final = _answer("malformed")
 
 
 def not_cancelled(reason: str) -> Answer:
-    """Return the 409 of a cancellation that did not happen; ``reason`` is its code (protocol §7)."""
+    """Return the 409 of a cancellation that did not happen; ``reason`` is its code (RL-CANCEL-012)."""
     return _answer(reason, status=409)
 
 

@@ -1,7 +1,8 @@
 """What owners send to the directory, read and checked as far as that needs no knowledge of the directory.
 
-Every signature, every key, every life span (protocol §10, envelope §3.3-§3.6). What passes here is
-well-made; whether it may stand is `ringline.relay.directory`'s to say.
+Every signature, every key, every life span (RL-KEYS-002 to RL-KEYS-005, RL-KEYS-008, RL-KEYS-013 to
+RL-KEYS-017, RL-KEYS-028 to RL-KEYS-035). What passes here is well-made; whether it may stand is
+`ringline.relay.directory`'s to say.
 """
 
 from collections.abc import Generator

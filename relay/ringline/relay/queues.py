@@ -1,4 +1,4 @@
-"""The order in which a callee's queued calls are handed out (protocol §6).
+"""The order in which a callee's queued calls are handed out (RL-DURABLE-012 to RL-DURABLE-014).
 
 Callers take turns. Within one conversation of a caller calls leave in the order of their admission, and at
 most one of them is beyond the queue. A call that has to wait holds back its own conversation only.

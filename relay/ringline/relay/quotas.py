@@ -1,4 +1,6 @@
-"""What callees' mailboxes hold at most, and how many stored calls of a pair start in a day (protocol §4).
+"""What callees' mailboxes hold at most, and how many stored calls of a pair start in a day.
+
+Source: RL-ADMIT-034, RL-ADMIT-036, RL-ADMIT-037, RL-DURABLE-016.
 
 All numbers come from the store's counters, which change in the transactions that they count.
 """
@@ -38,7 +40,7 @@ class Quotas:
             return True
         if listed or not s.stored_unlisted_percent:
             return False
-        # protocol §4: strangers together leave room for those whom the owner has named.
+        # RL-ADMIT-037: all who are not on the allow list have at most half of each quota together.
         strangers = tuple(limit * s.stored_unlisted_percent // _PERCENT for limit in whole)
         return _over(store.held_by(callee, unlisted=True), size, strangers)
 

@@ -1,4 +1,4 @@
-"""The records of calls of both modes, as one list (protocol §9)."""
+"""The records of calls of both modes, as one list (RL-HTTP-035, RL-HTTP-039)."""
 
 import heapq
 import itertools
@@ -29,7 +29,8 @@ class Records:
     def get(self, identity: str, call_id: str, now: Instant) -> CallRecord | None:
         """Return a call's record to either of its parties, None to all others.
 
-        Only its caller sees the outcome; each such reading counts as a sending of it (protocol §4).
+        Only its caller sees the outcome; each such reading counts as a sending of it
+        (RL-HTTP-038, RL-ADMIT-039).
 
         Raises `ringline.relay.store.StoreError` when the store cannot be read.
         """

@@ -1,4 +1,7 @@
-"""Reading HTTP requests: closed queries and closed bodies, bounded in size and time (protocol §2.1, §9)."""
+"""Reading HTTP requests: closed queries and closed bodies, bounded in size and time.
+
+Source: RL-HTTP-002, RL-HTTP-004, RL-HTTP-005, RL-HTTP-008.
+"""
 
 import asyncio
 from collections.abc import Mapping

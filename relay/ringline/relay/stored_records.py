@@ -1,4 +1,4 @@
-"""What a party is shown of a durable call (protocol §6.1, §9)."""
+"""What a party is shown of a durable call (RL-HTTP-035, RL-DURABLE-062)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,7 +30,7 @@ _STORED: Final[dict[str, tuple[State, ...]]] = {
 
 
 def is_hidden(row: CallRow) -> bool:
-    """True while a caller must not see that the callee took his authority away (protocol §6.1).
+    """True while a caller must not see that the callee took his authority away (RL-DURABLE-062).
 
     To him the call is queued until its time is over.
     """
@@ -52,7 +52,7 @@ def states_of(word: str | None) -> Sequence[State]:
 def stored_record(
     errand: Errand, viewer: str, *, deferred_until: int | None, outcome: CallOutcome | None
 ) -> CallRecord:
-    """Return what protocol §9 shows ``viewer`` of the call."""
+    """Return what ``viewer`` is shown of the call (RL-HTTP-035)."""
     row = errand.row
     state: str = errand.state.record
     reason: str | None = row.reason

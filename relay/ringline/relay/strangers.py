@@ -1,4 +1,4 @@
-"""What an address may do before anybody has logged in from it (protocol §4 "Budgets").
+"""What an address may do before anybody has logged in from it (RL-ADMIT-046, RL-ADMIT-047).
 
 Two budgets: log-ins that failed, and claims of handles. Both are the exact windows of
 `ringline.relay.budget`, as all others are. The kept package for this, limits, was looked at: it measures by

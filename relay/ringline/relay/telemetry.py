@@ -1,4 +1,4 @@
-"""What the relay counts and logs of its connections and requests (protocol §12).
+"""What the relay counts and logs of its connections and requests (RL-PRIVACY-001 to RL-PRIVACY-003).
 
 Counters name nobody. Log lines carry numbers and words of our own, and a handle only at debug level; never a
 token, a ticket, a query, or anything of a frame.

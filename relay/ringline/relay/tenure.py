@@ -1,4 +1,4 @@
-"""When the cards of open connections cease to log in (protocol §2: close code 1001)."""
+"""When the cards of open connections cease to log in (RL-TRANSPORT-043)."""
 
 import heapq
 from typing import final

@@ -1,6 +1,6 @@
-"""Tickets: a log-in for clients that cannot send headers with a WebSocket handshake (protocol §2).
+"""Tickets: a log-in for clients that cannot send headers with a WebSocket handshake.
 
-A token buys one; it opens one path with one query, once, within half a minute.
+A token buys one; it opens one path with one query, once, within half a minute (RL-AUTH-027 to RL-AUTH-030).
 """
 
 import heapq
