@@ -1,5 +1,6 @@
 /*
- * The life of one durable call, to be searched exhaustively by Spin (protocol §6, §6.1, §7; envelope §3.9).
+ * The life of one durable call, to be searched exhaustively by Spin (DURABLE, CANCEL and IDEM of
+ * ringline.md).
  *
  *   make model            every check and every variant; spec/model/README.md explains both
  *

@@ -1,4 +1,6 @@
-"""Search the model of the durable lifecycle: the rules hold, and each is needed (protocol §6, §6.1, §7).
+"""Search the model of the durable lifecycle: the rules hold, and each is needed.
+
+The rules are those of the chapters DURABLE and CANCEL of ``spec/ringline.md``.
 
     python spec/model/check.py [--short] [--only WORD] [--trace NAME] [--list]
 
