@@ -62,7 +62,7 @@ async def test_a_broken_connection_is_made_anew_and_the_same_bytes_are_sent_agai
             await middle.until(lambda: sum(frame["type"] == "call_request" for frame in middle.up) == 2)
             first, second = (frame for frame in middle.up if frame["type"] == "call_request")
             assert first == second
-            # protocol §5: asked about by its id before it was sent again.
+            # RL-SYNC-037: asked about by its id before it was sent again.
             assert ("GET", f"/v1/calls/{call.call_id}") in middle.requests
             held.go.set()
             assert (await call.result()).text == "x"

@@ -1,4 +1,4 @@
-"""Blindness: known strings are sealed, and then looked for wherever a relay could have them (protocol §12).
+"""Blindness: known strings are sealed, and then looked for wherever a relay could have them.
 
 Searched are all bytes between the clients and the relay, the relay's database files, the log of every part at
 its most talkative, and the traces. What must be found is looked for by the same search, so that it can fail.

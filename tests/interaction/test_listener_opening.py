@@ -1,4 +1,4 @@
-"""The steps of envelope §3.7, in order, with real keys that a real relay serves."""
+"""What a request must pass before it is opened, in order, with real keys that a real relay serves."""
 
 import json
 from collections.abc import AsyncIterator
@@ -309,7 +309,7 @@ class TestSteps5To9:
 
 
 class TestHolding:
-    """Durable calls that nobody allowed wait for their owner's word (protocol §6)."""
+    """Durable calls that nobody allowed wait for their owner's word (RL-DURABLE-070)."""
 
     @pytest.fixture
     def access(self, stage: Stage) -> Access:

@@ -1,4 +1,4 @@
-"""Who gets into a running relay, by which invite, and how he is shut out again (protocol §4, §9, §10)."""
+"""Who gets into a running relay, by which invite, and how he is shut out again."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""The key log of a real relay over HTTP, on a real database (envelope §7, C2SP tlog-tiles)."""
+"""The key log of a real relay over HTTP, on a real database (C2SP tlog-tiles)."""
 
 import sqlite3
 from contextlib import closing

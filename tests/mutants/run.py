@@ -1,4 +1,4 @@
-"""Take one rule of the protocol away at a time, and see a test fail for each (envelope §10).
+"""Take one rule of the protocol away at a time, and see a test fail for each.
 
     python tests/mutants/run.py [--short] [--only WORD] [--list]
 

@@ -1,7 +1,7 @@
 """A relay's core under callers and listeners that come, go, repeat themselves and say anything in any order.
 
 The machine keeps its own books of what left the hub and when, and knows none of the hub's. After every step
-the promises of protocol §4, §5 and §7 must hold. ``RINGLINE_EXAMPLES=5000`` makes a long run of it.
+the promises of ADMIT, SYNC and CANCEL must hold. ``RINGLINE_EXAMPLES=5000`` makes a long run of it.
 """
 
 import itertools
@@ -226,13 +226,13 @@ class HubMachine(RuleBasedStateMachine):
     def admitted(self, frame: IncomingCall, line: Line) -> None:
         message = frame.message_id if isinstance(frame.message_id, str) else None
         now, caller, callee = self.now.mono, frame.from_, line.handle
-        # Places (protocol §4): of the instance, and of the caller at the handle.
+        # Places (RL-ADMIT-020, RL-ADMIT-032): of the instance, and of the caller at the handle.
         mine = [c for c in self.calls.values() if not c.ended and c.callee == callee]
         capacity = self.capacity[callee, line.instance]
         assert sum(c.instance == line.instance for c in mine) < capacity, "more calls than places"
         places = sum(self.capacity[key] for key in self.holder if key[0] == callee)
         assert sum(c.caller == caller for c in mine) < max(1, places // 2), "more than a caller's share"
-        # Affinity (protocol §5) is looked at in its own tests. Budgets (protocol §4):
+        # Affinity (RL-SYNC-039) is looked at in its own tests. Budgets (RL-ADMIT-013):
         recent = [a for a in self.admissions if a[0] > now - BOUNDS["BUDGET_WINDOW_MS"] and a[1] == caller]
         assert len(recent) < BOUNDS["CALLS_PER_HOUR"], "hourly budget overspent"
         pair = [a for a in recent if a[2] == callee]

@@ -27,39 +27,39 @@ from websockets.sync.client import ClientConnection, connect
 
 # fmt: off
 Json = dict[str, Any]
-Sealed = tuple[Json, bytes]  # an envelope, and the digest of what was signed in it (envelope §3.5)
+Sealed = tuple[Json, bytes]  # an envelope, and the digest of what was signed in it (RL-ENVELOPE-037)
 REALM, HOUR, DAY, SKEW = "localhost", 3_600_000, 86_400_000, 120_000  # milliseconds
-REQUEST, OUTCOME, CAP = 1, 2, {1: 393_000, 2: 1_545_000}  # envelope §3.5
-MODES, LIFE = {"sync": 0, "durable": 1}, {"sync": 600_000, "durable": 3 * DAY}  # envelope §3.9
+REQUEST, OUTCOME, CAP = 1, 2, {1: 393_000, 2: 1_545_000}  # RL-ENVELOPE-013
+MODES, LIFE = {"sync": 0, "durable": 1}, {"sync": 600_000, "durable": 3 * DAY}  # RL-ENVELOPE-015
 ENVELOPE, TERMINALS = {"v", "suite", "kid", "sid", "iat", "exp", "ct"}, {"completed": 1, "failed": 2}
 ASKED = {"message", "task", "args", "query", "context_id", "turn", "prev", "traceparent", "kt", "ext"}
-TOLD = {"reply", "failure", "reason", "offered", "kt", "ext"}  # protocol §9
+TOLD = {"reply", "failure", "reason", "offered", "kt", "ext"}  # RL-ENVELOPE-046
 KEMS = {1: hpke.KEM.X25519, 2: hpke.KEM.MLKEM768_X25519}
 SUITES = {id: hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305) for id, kem in KEMS.items()}
-CARD, PREKEY = struct.Struct(">32sIQQ32s32s"), struct.Struct(">IQQB")  # envelope §3.3, §3.4
+CARD, PREKEY = struct.Struct(">32sIQQ32s32s"), struct.Struct(">IQQB")  # RL-ENVELOPE-001
 
 def demand(kept: bool, rule: str) -> None:
     if not kept:
         raise ValueError(rule)
 def now() -> int:
     return time.time_ns() // 1_000_000
-def v(data: bytes) -> bytes:  # envelope §3.1
+def v(data: bytes) -> bytes:  # RL-ENVELOPE-001
     return len(data).to_bytes(2, "big") + data
 def b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 def unb64(text: str) -> bytes:
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    demand(b64(data) == text, "canonical unpadded base64url")  # envelope §3.10
+    demand(b64(data) == text, "canonical unpadded base64url")  # RL-CONV-003
     return data
 def unique(pairs: list[tuple[str, Any]]) -> Json:
-    demand(len(dict(pairs)) == len(pairs), "duplicate member")  # protocol §2
+    demand(len(dict(pairs)) == len(pairs), "duplicate member")  # RL-FRAME-003
     return dict(pairs)
 pack = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 unpack = json.JSONDecoder(object_pairs_hook=unique).decode
 LABEL = {use: v(b"ringline-v1/" + use.encode()) for use in ("card", "prekey", "key", "ctx", "sig", "hpke")}
 
 def private_key(suite: int, seed: bytes) -> tuple[Any, bytes]:
-    """The KEM key of a seed, and its public bytes (envelope §3.2)."""
+    """The KEM key of a seed, and its public bytes (RL-ENVELOPE-005)."""
     wide = seed if suite == 1 else hashlib.shake_256(seed).digest(96)
     curve = x25519.X25519PrivateKey.from_private_bytes(wide[-32:])
     raw = curve.public_key().public_bytes_raw()
@@ -75,9 +75,9 @@ def public_key(suite: int, raw: bytes) -> tuple[Any, bytes]:  # the key, if it i
     key: Any = hpke.MLKEM768X25519PublicKey(lattice, curve) if lattice else curve
     return key, sha(LABEL["key"] + key_id)
 def verify(key: bytes, message: bytes, signature: bytes) -> None:
-    demand(crypto_core_ed25519_is_valid_point(key), "weak Ed25519 key")  # envelope §6
+    demand(crypto_core_ed25519_is_valid_point(key), "weak Ed25519 key")  # RL-ENVELOPE-007
     VerifyKey(key).verify(message, signature)
-def read_card(keys: Json, handle: str) -> Json:  # envelope §3.3
+def read_card(keys: Json, handle: str) -> Json:  # RL-KEYS-003
     raw, head = unb64(keys["card"]), LABEL["card"] + v(REALM.encode()) + v(handle.encode())
     demand(raw.startswith(head), "card of another handle or realm")
     ipk, serial, start, end, spk, _ = CARD.unpack(raw[len(head) :])
@@ -86,7 +86,7 @@ def read_card(keys: Json, handle: str) -> Json:  # envelope §3.3
     demand(0 < end - start <= 90 * DAY + HOUR and b64(sha(raw)) not in keys.get("revoked", []), "dead card")
     return {"id": sha(raw), "ipk": ipk, "spk": spk, "start": start - SKEW, "end": end + SKEW}
 def read_prekey(keys: Json, card: Json) -> tuple[int, bytes]:
-    """The highest suite known here, and its public bytes (envelope §3.4)."""
+    """The highest suite known here, and its public bytes (RL-ENVELOPE-008)."""
     raw, head = unb64(keys["prekey"]), LABEL["prekey"] + card["id"]
     verify(card["spk"], raw, unb64(keys["prekey_sig"]))
     demand(raw.startswith(head), "prekey of another card")
@@ -100,7 +100,7 @@ def read_prekey(keys: Json, card: Json) -> tuple[int, bytes]:
     return max((suite, key) for suite, key in offers.items() if suite in SUITES)
 
 def context(way: int, call: Json, ends: bytes, tail: bytes) -> bytes:
-    """H(CTX), from what this end knows; `call` is a frame and its envelope in one (envelope §3.5)."""
+    """H(CTX), from what this end knows; `call` is a frame and its envelope in one (RL-ENVELOPE-018)."""
     head = LABEL["ctx"] + struct.pack(">BH", way, call["suite"]) + v(REALM.encode()) + ends
     mode, message_id = MODES[call.get("delivery_mode", "sync")], call.get("message_id", "")
     ids = struct.pack(">B", mode) + v(message_id.encode()) + v(call["correlation_id"].encode())
@@ -111,7 +111,7 @@ def padded(way: int, size: int) -> int:
     step = 1 << (exponent - exponent.bit_length())
     return min(-(-max(size, 2048) // step) * step, CAP[way])
 def unseal(way: int, call: Json, ends: bytes, key: Any, spk: bytes, tail: bytes = b"") -> tuple[bytes, bytes]:
-    """The body, and the digest of what was signed (envelope §3.7, steps 6 to 8)."""
+    """The body, and the digest of what was signed (RL-ENVELOPE-028 to RL-ENVELOPE-031)."""
     ctx = context(way, call, ends, tail)
     plain = SUITES[call["suite"]].decrypt(unb64(call["ct"]), key, LABEL["hpke"] + ctx)
     end = 69 + int.from_bytes(plain[65:69], "big")
@@ -134,8 +134,8 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         self.signer, self.card = SigningKey(unb64(self.state["ssk"])), read_card(self.state["keys"], handle)
         self.key, raw = private_key(self.state["suite"], unb64(self.state["seed"]))
         self.me, self.kid = v(handle.encode()) + self.card["ipk"], public_key(self.state["suite"], raw)[1]
-        demand(self.http("GET", "/v1/relay")["realm"] == REALM, "another realm")  # protocol §1
-    def mint(self, suite: int) -> Json:  # a new identity, its card and prekey: envelope §3.3, §3.4
+        demand(self.http("GET", "/v1/relay")["realm"] == REALM, "another realm")  # RL-HTTP-016
+    def mint(self, suite: int) -> Json:  # a new identity, its card and prekey: RL-KEYS-006, RL-KEYS-021
         isk, ssk, seed, start = SigningKey.generate(), SigningKey.generate(), os.urandom(32), now() - HOUR
         body = CARD.pack(bytes(isk.verify_key), 1, start, start + 90 * DAY, bytes(ssk.verify_key), bytes(32))
         card, epoch = LABEL["card"] + v(REALM.encode()) + v(self.handle.encode()) + body, now() // DAY
@@ -148,7 +148,7 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
     def save(self) -> None:
         (fresh := self.path.with_suffix(".new")).write_text(pack(self.state))
         fresh.replace(self.path)
-    def token(self, method: str, path: str) -> Json:  # the log-in header: protocol §2, §9
+    def token(self, method: str, path: str) -> Json:  # the log-in header: RL-AUTH-002, RL-AUTH-003
         at, head = int(time.time()), {"alg": "EdDSA", "typ": "JWT", "kid": b64(self.card["id"])}
         claims = {"iss": self.handle, "sub": head["kid"], "aud": REALM, "iat": at, "exp": at + 60}
         claims |= {"jti": os.urandom(16).hex(), "htm": method, "htu": path}
@@ -205,7 +205,7 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         demand(outcome.keys() <= TOLD and (outcome["reason"] == "completed") == good, "sealed outcome")
         demand(good, f"peer: {outcome['reason']}, {outcome.get('failure', {}).get('code')}")
         return str(outcome["reply"]["text"])
-    def take(self, frame: Json) -> Json:  # opens a request, envelope §3.7, into the journal, §3.9
+    def take(self, frame: Json) -> Json:  # opens a request into the journal: RL-ENVELOPE-018
         call, mode = spread(frame), frame.get("delivery_mode", "sync")
         card = self.peer(frame["from"], call["sid"])[1]
         demand(card["start"] <= call["iat"] <= card["end"] and call["kid"] == b64(self.kid), "card or key")
@@ -233,7 +233,7 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         call["refusal"] = next((code for code, holds in refusals.items() if holds), "")
         self.save()
         return call
-    def outcome(self, call: Json) -> tuple[str, Json]:  # journalled before it is sent: envelope §3.9
+    def outcome(self, call: Json) -> tuple[str, Json]:  # journalled before it is sent: RL-IDEM-024
         reply: Json = {"reply": {"text": call["message"].upper()}, "reason": "completed"}
         body: Json = {"failure": {"code": call["refusal"]}, "reason": "failed"} if call["refusal"] else reply
         call["row"]["state"], call["iat"] = "finished", now()
@@ -241,7 +241,7 @@ class Peer:  # one handle on one relay; its keys, pins and journal are one file
         tail = v(call["call_id"].encode()) + bytes([TERMINALS[body["reason"]]]) + call["digest"]
         sealed, _ = self.seal(OUTCOME, call, call["ends"], call["reply_raw"], pack(body).encode(), tail)
         return "call_outcome", {"terminal": body["reason"], "envelope": sealed}
-    def react(self, frame: Json, calls: Json) -> list[tuple[str, Json]]:  # protocol §3, §5 to §7
+    def react(self, frame: Json, calls: Json) -> list[tuple[str, Json]]:  # RL-DURABLE-040
         kind, lease, call = frame["type"], frame.get("lease_id"), calls.get(frame.get("call_id", ""))
         if kind == "incoming_call":
             try:

@@ -1,4 +1,4 @@
-"""Listeners as processes of their own: killed, stopped and started again (envelope §3.9, protocol §5)."""
+"""Listeners as processes of their own: killed, stopped and started again."""
 
 import asyncio
 import contextlib

@@ -237,7 +237,7 @@ class Three:
         """Open an outcome that arrived, and keep it."""
         frame = self.outcomes.popleft()
         text = b64decode(frame.envelope.ct).decode()
-        # envelope §3.9: the first one is kept, and any other must be the same.
+        # RL-ENVELOPE-039: the first one is kept, and any other must be the same.
         assert text in self.ends or self.caller.knows(self.message_id)
         if text not in self.ends:
             self.ends.append(text)

@@ -1,4 +1,4 @@
-"""Ed25519 keys that must not be used, and the signatures that make them dangerous (envelope §6)."""
+"""Ed25519 keys that must not be used, and the signatures that make them dangerous."""
 
 import hashlib
 from typing import Final

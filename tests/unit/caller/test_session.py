@@ -217,7 +217,7 @@ def test_an_outcome_ends_the_call_when_it_was_opened(ringing: CallerSession) -> 
     assert ringing.receive(outcome(), at(2)) == [Open(M1, outcome())]
     assert ringing.opened_outcome(M1) == []
     assert ringing.idle
-    # envelope §3.9: a later one is counted and ignored.
+    # RL-ENVELOPE-039: a later one is counted and ignored.
     assert ringing.receive(outcome(), at(3)) == []
     assert ringing.strays.late == 1
 

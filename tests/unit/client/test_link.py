@@ -156,7 +156,7 @@ async def test_the_handshake_logs_in_for_this_path_and_asks_for_the_protocol(tmp
         assert request.headers["Sec-WebSocket-Protocol"] == SUBPROTOCOL
         assert "Sec-WebSocket-Extensions" not in request.headers
         claims = token.parse(request.headers["Authorization"].removeprefix("Bearer "))
-        # Without the query (protocol §2).
+        # Without the query (RL-AUTH-005).
         assert (claims.method, claims.path) == ("GET", "/v1/listen/alice")
 
 

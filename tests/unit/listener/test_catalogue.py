@@ -1,4 +1,4 @@
-"""Policy: who is let in, and what becomes of what they ask (envelope §3.7 steps 2 and 9)."""
+"""Policy: who is let in, and what becomes of what they ask."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Conversations at the listener (protocol §11)."""
+"""Conversations at the listener."""
 
 from ringline.listener.entries import ContextClaim, ContextTurn, End, Verdict
 from ringline.listener.journal import Journal

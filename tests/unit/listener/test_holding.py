@@ -1,4 +1,4 @@
-"""Calls that wait for their owner's word: at the session, and in the inbox (protocol §6)."""
+"""Calls that wait for their owner's word: at the session, and in the inbox."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The journal: at most once, whatever happens in between (envelope §3.9)."""
+"""The journal: at most once, whatever happens in between."""
 
 import pytest
 
@@ -139,7 +139,7 @@ def test_a_later_grant_is_kept(journal: Journal) -> None:
 
 
 class TestDeaths:
-    """envelope §3.9: a call that kills the process before anything began cannot do so for ever."""
+    """RL-IDEM-027: a call that kills the process before anything began cannot do so for ever."""
 
     def test_each_process_that_dies_over_a_call_is_counted(self, shelf: Shelf) -> None:
         for deaths in range(4):
@@ -191,7 +191,7 @@ class TestDeaths:
 
 
 class TestKeeping:
-    """envelope §3.9: how long, and how much."""
+    """RL-IDEM-021, RL-IDEM-022: how long, and how much."""
 
     def test_a_row_is_kept_240_s_beyond_its_expiry(self, journal: Journal) -> None:
         take(journal)

@@ -1,4 +1,4 @@
-"""The file of a journal: whose it is, and what it says when it cannot be used (protocol §2)."""
+"""The file of a journal: whose it is, and what it says when it cannot be used."""
 
 import errno
 import fcntl
@@ -70,7 +70,7 @@ def test_commits_are_on_disk_at_return(shelf: Shelf) -> None:
 
 
 class TestInstance:
-    """protocol §2: minted with the journal, and only that journal's."""
+    """RL-TRANSPORT-015: minted with the journal, and only that journal's."""
 
     def test_it_stays_with_the_file(self, shelf: Shelf) -> None:
         instance = shelf.journal().instance
@@ -111,7 +111,7 @@ class TestInstance:
 
 
 class TestOneProcess:
-    """protocol §2: one process at a time holds a journal."""
+    """RL-TRANSPORT-017: one process at a time holds a journal."""
 
     def test_a_second_process_is_told_who_holds_it(self, shelf: Shelf) -> None:
         process = holder(shelf.path)

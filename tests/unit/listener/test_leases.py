@@ -1,4 +1,4 @@
-"""Durable calls at the listener: leases, grants and rebinding (protocol §3, §6)."""
+"""Durable calls at the listener: leases, grants and rebinding."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_it_asks_only_when_a_place_is_free(talk: Talk) -> None:
 
 
 class TestLoss:
-    """protocol §6 "Rebind"."""
+    """RL-DURABLE-037 to RL-DURABLE-041."""
 
     def test_work_that_waits_for_its_grant_is_dropped(self, talk: Talk) -> None:
         talk.call(lease=L1)
@@ -113,7 +113,7 @@ class TestLoss:
 
 
 class TestRefusedLease:
-    """protocol §3: "this lease is gone"."""
+    """RL-DURABLE-024: "this lease is gone"."""
 
     def test_waiting_work_is_dropped_and_nothing_is_said(self, talk: Talk) -> None:
         talk.call(lease=L1)
@@ -166,7 +166,7 @@ class TestCancel:
 
 
 class TestJoining:
-    """envelope §3.9: a joining durable call asks for its start as usual; its grant starts nothing."""
+    """RL-DURABLE-043: a joining durable call asks for its start as usual; its grant starts nothing."""
 
     def test_it_joins_running_work(self, talk: Talk) -> None:
         begun(talk)

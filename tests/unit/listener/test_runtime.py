@@ -217,7 +217,7 @@ class TestEnds:
 
 
 class TestStopping:
-    """protocol §7: confirmed when the process group was seen to exit, and not before."""
+    """RL-CANCEL-016: confirmed when the process group was seen to exit, and not before."""
 
     async def test_a_program_is_asked_to_end(self, start: Callable[[Command], Started]) -> None:
         script = 'read pids; echo $$ > "$pids"; exec sleep 600'

@@ -1,4 +1,4 @@
-"""What a listener does with each frame (protocol §3, §5, §7; envelope §3.7, §3.9), as conversations."""
+"""What a listener does with each frame, as conversations."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ class TestTheWholeWay:
 
 
 class TestRefusals:
-    """envelope §3.7: authenticated refusals are sealed, from ``accepted``, and start nothing."""
+    """RL-ENVELOPE-035: authenticated refusals are sealed, from ``accepted``, and start nothing."""
 
     def test_policy_is_applied_to_what_was_opened(self, shelf: Shelf) -> None:
         talk = Talk(
@@ -120,7 +120,7 @@ class TestRefusals:
         assert state(talk, "call-2") == "unknown"
 
     def test_without_a_journal_what_may_be_a_replay_is_refused(self, shelf: Shelf) -> None:
-        # envelope §3.9: a replay of something that ran just before the restart cannot pass.
+        # RL-IDEM-028: a replay of something that ran just before the restart cannot pass.
         boot = NOW - 60_000
         talk = Talk(shelf, not_before=boot + 120_000)
         words = talk.call(iat=boot + 120_000)
@@ -135,7 +135,7 @@ class TestRefusals:
 
 
 class TestReplay:
-    """envelope §3.9."""
+    """RL-IDEM-016 to RL-IDEM-020."""
 
     def test_the_same_call_again_is_answered_from_the_journal(self, talk: Talk) -> None:
         talk.call()
@@ -215,7 +215,7 @@ class TestReplay:
 
 
 class TestCrash:
-    """envelope §3.9: what a process leaves behind when it is killed."""
+    """RL-DURABLE-041: what a process leaves behind when it is killed."""
 
     def test_while_opening_nothing_was_taken(self, talk: Talk) -> None:
         talk.offer()
@@ -309,7 +309,7 @@ class TestCrash:
 
 
 class TestConnection:
-    """protocol §5, §6: what is said after a loss is what the relay asks for again."""
+    """RL-SYNC-025, RL-DURABLE-040: what is said after a loss is what the relay asks for again."""
 
     def test_nothing_is_sent_for_a_call_that_was_not_offered_again(self, talk: Talk) -> None:
         talk.call()
@@ -348,7 +348,7 @@ class TestConnection:
 
 
 class TestCancel:
-    """protocol §7."""
+    """RL-CANCEL-015 to RL-CANCEL-022."""
 
     def test_an_unknown_call(self, talk: Talk) -> None:
         assert talk.cancel("call-9") == ["not_cancelled call-9 unknown"]
@@ -503,7 +503,7 @@ class TestCancel:
 
 
 class TestBounds:
-    """protocol §5: a slow agent is reported by the callee, sealed."""
+    """RL-SYNC-015, RL-SYNC-016: a slow agent is reported by the callee, sealed."""
 
     def test_work_beyond_its_bound_is_stopped_and_reported(self, talk: Talk) -> None:
         talk.call()
@@ -601,7 +601,7 @@ class TestOutcomes:
 
 
 class TestConversations:
-    """protocol §11."""
+    """RL-CONVERSE-001 to RL-CONVERSE-012."""
 
     def test_turn_after_turn(self, talk: Talk) -> None:
         talk.call("call-1", message=1)

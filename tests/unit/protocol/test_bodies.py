@@ -1,4 +1,4 @@
-"""The JSON under a seal: closed, bounded, and refused at the sender as at the receiver (protocol §9, §11)."""
+"""The JSON under a seal: closed, bounded, and refused at the sender as at the receiver."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Strict frames: what is accepted, and each kind of damage that is not (protocol §2, §3)."""
+"""Strict frames: what is accepted, and each kind of damage that is not."""
 
 import contextlib
 import json

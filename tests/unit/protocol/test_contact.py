@@ -1,4 +1,4 @@
-"""Contact strings carry the key, and are read strictly (envelope §7)."""
+"""Contact strings carry the key, and are read strictly."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""One byte string has one spelling (envelope §3.10)."""
+"""One byte string has one spelling."""
 
 import base64
 

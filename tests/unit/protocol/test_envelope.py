@@ -1,4 +1,4 @@
-"""What an envelope promises, and every attack on it that can be played here (envelope §3.5-§3.8, §4)."""
+"""What an envelope promises, and every attack on it that can be played here."""
 
 import dataclasses
 import json

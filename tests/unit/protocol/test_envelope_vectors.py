@@ -1,6 +1,6 @@
 """Every byte of the envelope, from seeds to signed bytes, as ``spec/vectors/envelope.json`` has it.
 
-Behaviour alone would not notice a binding that is gone, because the bindings overlap (envelope §10).
+Behaviour alone would not notice a binding that is gone, because the bindings overlap.
 """
 
 from typing import Any

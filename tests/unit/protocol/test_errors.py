@@ -1,4 +1,4 @@
-"""One registry; the exceptions carry its rows (protocol §11)."""
+"""One registry; the exceptions carry its rows."""
 
 import typing
 

@@ -1,4 +1,4 @@
-"""What two people read to one another (envelope §7)."""
+"""What two people read to one another."""
 
 import hashlib
 import re

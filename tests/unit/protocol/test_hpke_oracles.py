@@ -1,4 +1,4 @@
-"""Other implementations of HPKE open what we seal and seal what we open, in both suites (envelope §5)."""
+"""Other implementations of HPKE open what we seal and seal what we open, in both suites."""
 
 from collections.abc import Callable
 from typing import Any

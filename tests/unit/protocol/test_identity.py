@@ -1,4 +1,4 @@
-"""Cards: read strictly, signed by their identity, with keys that are fit for use (envelope §3.3)."""
+"""Cards: read strictly, signed by their identity, with keys that are fit for use."""
 
 import dataclasses
 from typing import Any

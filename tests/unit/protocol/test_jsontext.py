@@ -1,4 +1,4 @@
-"""A JSON text has one reading, at every depth (protocol §2)."""
+"""A JSON text has one reading, at every depth."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Key files: readable, locked by a passphrase if wanted, and read strictly (envelope §7)."""
+"""Key files: readable, locked by a passphrase if wanted, and read strictly."""
 
 import re
 import subprocess

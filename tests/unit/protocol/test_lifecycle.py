@@ -13,7 +13,7 @@ from ringline.protocol.lifecycle import (
     advance,
 )
 
-# protocol §6: these three mean that no handler of a durable call has begun.
+# RL-DURABLE-036: these three mean that no handler of a durable call has begun.
 NOT_BEGUN = {State.QUEUED, State.LEASED, State.ACCEPTED}
 
 

@@ -1,4 +1,4 @@
-"""The derived numbers follow from the ones they are derived from (protocol §2, envelope §3.5)."""
+"""The derived numbers follow from the ones they are derived from."""
 
 from math import ceil
 

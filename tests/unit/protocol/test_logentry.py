@@ -1,4 +1,4 @@
-"""An entry of the key log is signed bytes and signatures, and is read in one way (envelope §7)."""
+"""An entry of the key log is signed bytes and signatures, and is read in one way."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Patterns are matched in full, in ASCII, and nothing is normalised (protocol §1)."""
+"""Patterns are matched in full, in ASCII, and nothing is normalised."""
 
 import re
 from collections.abc import Callable

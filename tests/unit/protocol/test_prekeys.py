@@ -1,4 +1,4 @@
-"""Prekeys: statements, the chain behind them, and when its secrets go (envelope §3.4)."""
+"""Prekeys: statements, the chain behind them, and when its secrets go."""
 
 import dataclasses
 import hmac

@@ -1,4 +1,4 @@
-"""Requests are closed, responses open (protocol §2.1, §9)."""
+"""Requests are closed, responses open."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ed25519 by the strict library, and no weak key (envelope §6)."""
+"""Ed25519 by the strict library, and no weak key."""
 
 import hashlib
 

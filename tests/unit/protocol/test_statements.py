@@ -1,4 +1,4 @@
-"""Who may take over a handle, and who may call a card back (envelope §3.6, protocol §10)."""
+"""Who may take over a handle, and who may call a card back."""
 
 import dataclasses
 from typing import Any

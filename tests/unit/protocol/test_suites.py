@@ -1,4 +1,4 @@
-"""Both suites: keys from seeds, strict import of public keys, a build without ML-KEM (envelope §3.2)."""
+"""Both suites: keys from seeds, strict import of public keys, a build without ML-KEM."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""The log-in token: exactly its members, bound to one request and one time (protocol §2, §9)."""
+"""The log-in token: exactly its members, bound to one request and one time."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The trace rule keeps, reduces or drops; it never refuses a call (protocol §3)."""
+"""The trace rule keeps, reduces or drops; it never refuses a call."""
 
 import pytest
 from hypothesis import given

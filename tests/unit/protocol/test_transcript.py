@@ -1,4 +1,4 @@
-"""Structures are labelled, length-prefixed and read to their end (envelope §3.1)."""
+"""Structures are labelled, length-prefixed and read to their end."""
 
 import hashlib
 from collections.abc import Callable

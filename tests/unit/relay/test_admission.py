@@ -1,4 +1,4 @@
-"""Who may have a call, in which order that is decided, and what it costs (protocol §3, §4, §8)."""
+"""Who may have a call, in which order that is decided, and what it costs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -194,7 +194,7 @@ def no_turns(x: Exchange) -> None:
         x.finish(alice, request(1, 700 + n))
 
 
-# Top to bottom as in protocol §4. Each scenario spoils its own check and every one below it: the answer
+# Top to bottom as in RL-ADMIT-001. Each scenario spoils its own check and every one below it: the answer
 # must be that of the uppermost.
 LADDER = {
     "sealed before the relay started": Rung(nothing, sealed_before_the_start, "timeout", costs=False),
@@ -460,7 +460,7 @@ def test_a_close_waits_behind_a_delayed_answer() -> None:
     assert effects[-1] == Close(alice, 1008, "frames")
 
 
-# --- one unanswered request per correlation id (protocol §3)
+# --- one unanswered request per correlation id (RL-FRAME-026)
 
 
 def test_a_second_request_of_an_unanswered_correlation_id_is_refused_and_free() -> None:

@@ -1,4 +1,4 @@
-"""Two-phase cancellation of sync calls (protocol §7)."""
+"""Two-phase cancellation of sync calls."""
 
 import pytest
 

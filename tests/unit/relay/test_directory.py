@@ -81,7 +81,7 @@ def refused(code: str) -> Any:
     return pytest.raises(HttpProblem, check=lambda error: error.code == code)
 
 
-# --- publication (protocol §9, §10)
+# --- publication
 
 
 def test_a_first_publication_creates_the_handle(desk: Desk) -> None:
@@ -356,7 +356,7 @@ def test_a_prekey_with_a_weak_key_is_malformed(desk: Desk) -> None:
         desk.publish(alice, **prekey_of(alice, keys=keys))
 
 
-# --- prekeys (envelope §3.4)
+# --- prekeys
 
 
 def test_a_prekey_of_a_higher_epoch_replaces_the_one_before(desk: Desk) -> None:
@@ -419,7 +419,7 @@ def test_a_republished_card_may_bring_the_next_prekey(desk: Desk) -> None:
         desk.publish(alice)
 
 
-# --- revocation (protocol §10, envelope §3.6)
+# --- revocation
 
 
 def test_the_identity_revokes_a_card(desk: Desk) -> None:
@@ -493,7 +493,7 @@ def test_a_revoked_card_cannot_be_published_again(desk: Desk) -> None:
     desk.publish(alice.renewed())
 
 
-# --- log-in and sending (protocol §2, §4, §10)
+# --- log-in and sending
 
 
 def test_the_card_before_logs_in_for_48_hours(desk: Desk) -> None:
@@ -534,7 +534,7 @@ def test_a_sender_uses_his_card_for_96_hours_after_its_replacement(desk: Desk) -
     assert not desk.directory.sender_valid("bob", alice.card_id, NOW)
 
 
-# --- policy and visibility (protocol §4, §9)
+# --- policy and visibility
 
 
 def test_policies_default_to_the_relays_choice() -> None:

@@ -1,4 +1,4 @@
-"""Admission of durable calls: what is stored, what is refused, what a repeat is told (protocol §4, §8)."""
+"""Admission of durable calls: what is stored, what is refused, what a repeat is told."""
 
 import pytest
 from msgspec.structs import replace

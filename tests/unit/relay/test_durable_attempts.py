@@ -1,4 +1,4 @@
-"""Attempts of durable calls: what counts, what is taken back, what parks, and what rests (protocol §6)."""
+"""Attempts of durable calls: what counts, what is taken back, what parks, and what rests."""
 
 from ringline.protocol.lifecycle import State
 from ringline.relay.effects import Close, Effect, Retire, Send

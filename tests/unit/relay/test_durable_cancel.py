@@ -1,4 +1,4 @@
-"""Cancellation of durable calls: two steps, and a flag that outlives the relay (protocol §7)."""
+"""Cancellation of durable calls: two steps, and a flag that outlives the relay."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""How durable calls end that nobody finished: time, lost authority, and what is seen (protocol §6.1)."""
+"""How durable calls end that nobody finished: time, lost authority, and what is seen."""
 
 import pytest
 

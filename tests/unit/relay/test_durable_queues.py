@@ -1,4 +1,4 @@
-"""Who is served next: callers in turn, conversations in order, places for both modes (protocol §6)."""
+"""Who is served next: callers in turn, conversations in order, places for both modes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A start is granted, not reported; what has begun is its instance's alone (protocol §6)."""
+"""A start is granted, not reported; what has begun is its instance's alone."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Origin and Host (protocol §2)."""
+"""Origin and Host."""
 
 import pytest
 

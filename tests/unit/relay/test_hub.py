@@ -1,4 +1,4 @@
-"""Records, parties, credentials, stopping, and what the hub tells of itself (protocol §2, §4, §9, §12)."""
+"""Records, parties, credentials, stopping, and what the hub tells of itself."""
 
 import msgspec
 import pytest

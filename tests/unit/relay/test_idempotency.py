@@ -1,4 +1,4 @@
-"""The same request is the same call, while it runs and for ten minutes after (protocol §5, §8)."""
+"""The same request is the same call, while it runs and for ten minutes after."""
 
 from collections.abc import Callable
 

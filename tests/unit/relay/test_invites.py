@@ -1,4 +1,4 @@
-"""Invites and enrolment, asked directly: who gets in by one, what is counted, what is told (protocol §9)."""
+"""Invites and enrolment, asked directly: who gets in by one, what is counted, what is told."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The relay's key log: what becomes an entry, in which order, and what is cut out of it (envelope §7)."""
+"""The relay's key log: what becomes an entry, in which order, and what is cut out of it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Loss and return of either side of a sync call (protocol §5)."""
+"""Loss and return of either side of a sync call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which instance takes a call (protocol §4 step 5, §5)."""
+"""Which instance takes a call."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What may be read from one connection, and what that brings about (protocol §2)."""
+"""What may be read from one connection, and what that brings about."""
 
 import msgspec
 import pytest

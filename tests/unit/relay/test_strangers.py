@@ -1,4 +1,4 @@
-"""Budgets of addresses (protocol §4): whose they are, and when they are used up."""
+"""Budgets of addresses: whose they are, and when they are used up."""
 
 from typing import Any
 

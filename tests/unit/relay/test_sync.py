@@ -1,4 +1,4 @@
-"""The life of a sync call from hand-out to end (protocol §3, §5)."""
+"""The life of a sync call from hand-out to end."""
 
 import itertools
 from typing import get_args
