@@ -113,7 +113,11 @@ class OutboxFile:
             self.connection = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
-            self._prepare()
+            try:
+                self._prepare()
+            except UnicodeDecodeError:
+                # SQLite's own words about a damaged schema quote bytes that are no text.
+                raise self._unusable("its schema is damaged") from None
 
     def _prepare(self) -> None:
         run = self.connection
@@ -141,6 +145,10 @@ class OutboxFile:
                 run.execute(f"PRAGMA user_version = {version + 1}")
             elif version != _VERSION:
                 raise self._unusable(f"it is of version {version}, this program knows {_VERSION}")
+        # A call that is gone from a damaged file would be made anew under its id, and its answer never read.
+        (verdict,) = run.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok" or run.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise self._unusable("it is damaged")
 
     def close(self) -> None:
         """Close the file."""

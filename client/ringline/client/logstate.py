@@ -349,6 +349,10 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("PRAGMA synchronous=FULL")
         _migrate(connection, path)
+        # A card or an alarm that is gone from a damaged file would never be missed.
+        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise _damaged(path)
     except BaseException:
         connection.close()
         raise
@@ -363,6 +367,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != _APPLICATION_ID and (application, version, tables) != (0, 0, 0):
             raise ConfigError(f"{path} is a file of another program", next_step=f"look at it: ls -l {path}")
+        if version < 0:
+            raise _damaged(path)
         if version > len(_MIGRATIONS):
             raise ConfigError(
                 f"{path} was written by a later version of Ringline", next_step="upgrade Ringline"

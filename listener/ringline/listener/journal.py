@@ -1,8 +1,8 @@
-"""The listener's memory: what was taken, what began, how it ended (envelope §3.9).
+"""The listener's memory: what was taken, what began, how it ended.
 
-It is what makes "at most once" true. `Journal.take` commits before a call is accepted, `Journal.begin`
-before the handler's first step, `Journal.finish` before the outcome is sent; whatever happens in between, the
-next process can tell what may have run.
+It is what makes "at most once" true (RL-IDEM-016). `Journal.take` commits before a call is accepted,
+`Journal.begin` before the handler's first step, `Journal.finish` before the outcome is sent; whatever happens
+in between, the next process can tell what may have run.
 """
 
 import os
@@ -51,7 +51,7 @@ JournalStep: TypeAlias = Literal[
 its fault points (`ringline.protocol.faults`)."""
 
 _TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
-"""envelope §3.9: a row is kept this long beyond its ``exp``."""
+"""How long a row is kept beyond its ``exp`` (RL-IDEM-021)."""
 
 _ENTRY_BYTES: Final = 1_024
 _OFFER_BYTES: Final = 2_048  # a one-time key of the larger suite, and the rest
@@ -68,7 +68,7 @@ _ENTRY_COLUMNS: Final = "id, from_ipk, key, payload_digest, exp, state, request,
 class JournalBounds:
     """How much a journal holds: entries, and bytes of requests, outcomes and keys.
 
-    One caller may hold a quarter of each (envelope §3.9).
+    One caller may hold a quarter of each (RL-IDEM-022).
     """
 
     entries: int = 20_000
@@ -91,13 +91,18 @@ class Journal:
         self._reach = fault_points(os.environ)
         try:
             self._recover()
+        except JournalError as error:
+            self._file.close()
+            # Damage that the check at the start passes over is found by the first page that is read.
+            assert isinstance(error.__cause__, sqlite3.Error)
+            raise self._file.unusable(error.__cause__) from None
         except BaseException:
             self._file.close()
             raise
 
     @property
     def instance(self) -> str:
-        """UUID of this instance, minted with the journal (protocol §2)."""
+        """UUID of this instance, minted with the journal (RL-TRANSPORT-015)."""
         return self._file.instance
 
     @property
@@ -270,7 +275,8 @@ class Journal:
         with self._transaction("purge") as run:
             _purge(run, now, active)
             contexts.expire(run, now)
-            # A sync outcome is asked for again within the relay's own memory of the call, or never.
+            # RL-IDEM-023: the outcome of a sync call is kept for 10 minutes, as the relay's own memory of the
+            # call.
             run.execute(
                 "UPDATE entries SET size = size - length(outcome), outcome = NULL"
                 " WHERE outcome IS NOT NULL AND durable = 0 AND ended_at <= ?",
@@ -283,9 +289,11 @@ class Journal:
     def _recover(self) -> None:
         """Look at what the last process left behind."""
         with self._transaction("recover") as run:
-            # Whoever had a call in his hands before it began, and did not close it, died over it.
+            # RL-IDEM-027: whoever had a call in his hands before it began, and did not close it, died over
+            # it.
             run.execute("UPDATE openings SET deaths = deaths + 1, underway = 0 WHERE underway = 1")
-            # Where begun work stands, nobody knows: its conversation cannot go on.
+            # RL-CONVERSE-012: a context whose turn was begun and not finished by a process that died is
+            # dropped.
             run.execute("DELETE FROM contexts WHERE holder IN (SELECT id FROM entries WHERE state = 'begun')")
 
     def _full(self, run: sqlite3.Connection, from_ipk: bytes) -> bool:

@@ -2,7 +2,8 @@
 
 The relay binds begun work to the *instance* that holds it, and re-offers it to nobody else. So the id lives
 in the journal and nowhere else, beside the device, inode and machine of the file: a copy, a restored backup
-or another host is another instance, because it does not know what the first has done since (protocol §2).
+or another host is another instance, because it does not know what the first has done since (RL-TRANSPORT-015,
+RL-TRANSPORT-016).
 """
 
 import fcntl
@@ -144,7 +145,7 @@ class JournalFile:
                 self._claim(self.path)
             self._connection = self._open()
             self.instance = self._settle(machine or machine_id())
-            """UUID of this instance (protocol §2)."""
+            """UUID of this instance (RL-TRANSPORT-015)."""
         except BaseException:
             self.close()
             raise
@@ -169,7 +170,8 @@ class JournalFile:
     def _claim(self, path: Path) -> None:
         """Take the file for this process, and keep it from other users."""
         try:
-            # A file of its own: on some systems flock and SQLite's own locks would block one another.
+            # RL-TRANSPORT-017: an exclusive lock of the operating system. On a file of its own: on some
+            # systems flock and SQLite's own locks would block one another.
             self._lock = os.open(
                 path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE
             )
@@ -197,12 +199,16 @@ class JournalFile:
             # lock above is ours, so whoever else holds the file will not let go.
             connection = sqlite3.connect(self.path or ":memory:", timeout=0, isolation_level=None)
         except sqlite3.Error as error:
-            raise self._unusable(error) from None
+            raise self.unusable(error) from None
         try:
             self._prepare(connection)
+        except UnicodeDecodeError:
+            # SQLite's own words about a damaged schema quote bytes that are no text.
+            connection.close()
+            raise self._damaged() from None
         except sqlite3.Error as error:
             connection.close()
-            raise self._unusable(error) from None
+            raise self.unusable(error) from None
         except BaseException:
             connection.close()
             raise
@@ -229,7 +235,8 @@ class JournalFile:
                 f"BEGIN IMMEDIATE; {_MIGRATIONS[number]}"
                 f"PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={number + 1}; COMMIT;"
             )
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        # Not the quick check, to which a table whose rows are gone is a whole one: its indexes tell.
+        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise self._damaged()
 
@@ -242,6 +249,8 @@ class JournalFile:
             raise ConfigError(
                 f"{self.path} is a database of another program", next_step="set it aside, or name another"
             )
+        if version < 0:
+            raise self._damaged()
         if version > len(_MIGRATIONS):
             raise ConfigError(
                 f"{self.path} was written by a later version of Ringline",
@@ -266,7 +275,7 @@ class JournalFile:
             if reach is not None:
                 reach("mint.after")
         except sqlite3.Error as error:
-            raise self._unusable(error) from None
+            raise self.unusable(error) from None
         return instance
 
     def _place(self, machine: str) -> _Place:
@@ -276,7 +285,8 @@ class JournalFile:
         # SQLite's integers are signed.
         return (_signed(status.st_dev), _signed(status.st_ino), machine)
 
-    def _unusable(self, error: sqlite3.Error) -> ConfigError:
+    def unusable(self, error: sqlite3.Error) -> ConfigError:
+        """Return what a person is told of a file that cannot be used."""
         if self.path is None:
             return ConfigError(f"the journal in memory cannot be used: {error}")
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -236,7 +236,7 @@ class Frontier:
 
         Raises `LogError` when they are not as many, or not hashes.
         """
-        if len(hashes) != size.bit_count():
+        if size < 0 or len(hashes) != size.bit_count():
             raise LogError(f"{len(hashes)} hashes are no frontier of {size} leaves")
         _check_hashes(*hashes)
         self.size = size

@@ -43,7 +43,7 @@ class CallFile:
                 self.upkeep = Upkeep(path, self.gate, every_s=erased_within / 2)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                 raise unusable(path, error) from None
             raise
 

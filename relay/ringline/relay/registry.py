@@ -52,7 +52,7 @@ class Registry:
         except (RinglineError, msgspec.MsgspecError, KeyError, ValueError) as error:
             why = error if isinstance(error, RinglineError) else "what it holds does not fit together"
             raise ConfigError(
-                f"the stored directory cannot be read: {why}",
+                f"{store.path}: the stored directory cannot be read: {why}",
                 next_step="restore the database from a copy, or name another file with --db",
             ) from None
 

@@ -152,7 +152,7 @@ class SqliteStore:
             prepare(self._connection, path)
             check_integrity(self._connection, path)
             self._check_realm(self._connection, realm)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise unusable(path, error) from None
 
     def _check_realm(self, connection: sqlite3.Connection, realm: str) -> None:

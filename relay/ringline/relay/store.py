@@ -174,6 +174,9 @@ Change: TypeAlias = (
 class Store(Protocol):
     """Where changes go. Methods block; no two of them run at the same moment."""
 
+    path: str
+    """What people call it: the name of its file."""
+
     def load(self) -> Iterable[Change]:
         """Return changes that make up the present state, in an order that can be applied.
 
