@@ -250,7 +250,7 @@ async def test_the_time_of_the_caller_is_over(one_relay: RelayServer, tmp_path: 
         await call.start()
 
     async with scripted_listener(one_relay.port, "bob", never) as bob, caller(one_relay, tmp_path) as me:
-        call = me.start("bob", "x", timeout=0.5)
+        call = me.start("bob", "x", timeout=2)
         with pytest.raises(CallTimeout, match="may have run") as caught:
             await call.result()
         assert caught.value.exit_code == 14

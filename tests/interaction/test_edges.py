@@ -823,7 +823,7 @@ async def test_an_upgrade_before_the_previous_answer_is_refused(stage: Stage) ->
 
 async def test_a_request_head_that_does_not_arrive_is_given_up(stage: Stage) -> None:
     async with (
-        stage.serve(replace(CALM, handshake_timeout=0.05)) as server,
+        stage.serve(replace(CALM, handshake_timeout=0.5)) as server,
         connect(server.port) as silent,
         connect(server.port) as partial,
         connect(server.port) as kept,
@@ -838,8 +838,8 @@ async def test_a_request_head_that_does_not_arrive_is_given_up(stage: Stage) -> 
 
 async def test_a_request_that_has_arrived_is_not_timed(stage: Stage) -> None:
     stage.door.make = lambda: Recorder(echo)
-    async with stage.meet(replace(CALM, handshake_timeout=0.05)) as (peer, _receiver):
-        await asyncio.sleep(0.1)
+    async with stage.meet(replace(CALM, handshake_timeout=0.5)) as (peer, _receiver):
+        await asyncio.sleep(0.6)
         peer.send(masked(TEXT, b"still here"))
         assert await peer.frame() == Frame(TEXT, b"still here")
 

@@ -1,4 +1,4 @@
-"""A listener, a relay and a caller, all of them real (protocol §5, §11; envelope §3.7)."""
+"""A listener, a relay and a caller, all of them real."""
 
 import asyncio
 import contextlib
@@ -498,15 +498,15 @@ class TestBlocking:
     async def test_an_async_handler_that_blocks_its_loop_does_not_block_the_connection(
         self, tmp_path: Path
     ) -> None:
-        # Three times the relay's patience with a silent connection.
-        settings = {"ping_interval_ms": 300, "ping_timeout_ms": 300, "grace_ms": 0}
+        # Longer than the relay's patience with a silent connection.
+        settings = {"ping_interval_ms": 100, "ping_timeout_ms": 1_500, "grace_ms": 0}
         release = threading.Event()
         async with running_relay(settings=settings) as relay:
             listener = Listener("bob", relay=relay.url, home=tmp_path / "bob")
 
             @listener.answer
             async def block(call: Call) -> str:
-                time.sleep(2.0)  # noqa: ASYNC251 - that is the mistake
+                time.sleep(2.5)  # noqa: ASYNC251 - that is the mistake
                 release.set()
                 return "awake"
 

@@ -366,7 +366,7 @@ async def test_an_ordinary_rotation_closes_nothing(relay: RelayServer) -> None:
 @pytest.mark.parametrize("edge", EDGES)
 async def test_some_refusals_leave_a_while_after_their_request_was_read(edge: str) -> None:
     """Asked in this order, answered in that one: the timed refusals come behind an untimed one."""
-    async with running_relay(edge=edge, settings={"unknown_handle_release_ms": 300}) as relay:
+    async with running_relay(edge=edge, settings={"unknown_handle_release_ms": 1_000}) as relay:
         await _ask_in_order(relay)
 
 

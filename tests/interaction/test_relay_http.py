@@ -1,4 +1,4 @@
-"""The HTTP interface of a running relay (protocol §9)."""
+"""The HTTP interface of a running relay."""
 
 import asyncio
 import contextlib
@@ -348,7 +348,7 @@ async def test_one_handle_is_as_forbidden_as_another(relay: RelayServer) -> None
 
 async def test_some_refusals_leave_a_while_after_their_request_was_read() -> None:
     """Asked in this order, answered in that one: the timed refusals come behind untimed answers."""
-    async with running_relay(settings={"unknown_handle_release_ms": 300}) as relay:
+    async with running_relay(settings={"unknown_handle_release_ms": 1_000}) as relay:
         bob = await Owner.enrolled("bob", relay.port)
         order: list[int] = []
 
@@ -420,7 +420,7 @@ async def test_keys_are_checked_before_the_log_in_and_the_log_in_before_the_dire
     card = bob.card.card.encode().replace(bob.operational.public, IDENTITY_POINT)
     weak = bob.publication(card=b64encode(card), card_sig=b64encode(bob.identity.sign(card)))
     body = msgspec.json.encode(weak)
-    # protocol §9: a weak key is a 400 with and without a token, before anybody has a role.
+    # RL-HTTP-019: a weak key is a 400 with and without a token, before anybody has a role.
     assert is_problem(await exchange(relay.port, "PUT", "/v1/handles/bob", body=body), 400, "malformed")
     assert is_problem(await bob.ask("PUT", "/v1/handles/bob", weak), 400, "malformed")
     # Without a valid token nobody learns that the handle is taken.
@@ -604,7 +604,7 @@ async def test_nothing_of_a_log_in_is_logged(
     logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
     assert "relay started" in logged
     assert not [secret for secret in secrets if secret in logged]
-    # Handles are for whoever looks for a fault (protocol §12).
+    # Handles are for whoever looks for a fault (RL-PRIVACY-002).
     above = [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"]
     assert not [line for line in above if "bob" in line]
     assert [line for line in logged.splitlines() if line.endswith("opened: caller bob")]

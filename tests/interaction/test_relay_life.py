@@ -156,8 +156,9 @@ async def test_a_publication_whose_client_went_away_is_all_or_nothing(tmp_path: 
         with closing(sqlite3.connect(db, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             asking = asyncio.ensure_future(late.publish())
-            while not relay._registry._writing.locked():  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(10):
+                while not relay._registry._writing.locked():  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
             asking.cancel()
             holder.execute("ROLLBACK")
         bob = await Owner.enrolled("bob", relay.port)
@@ -271,20 +272,21 @@ async def test_whoever_waits_for_a_record_is_answered_when_the_relay_stops() -> 
             await caller.send(bob.request())
             call_id = (await listener.next())["call_id"]
             reading = asyncio.ensure_future(bob.ask("GET", f"/v1/calls/{call_id}?wait=50"))
-            while not relay._board._waiting:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(10):
+                while not relay._board._waiting:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
             await relay.stop()
             record = await reading
             assert (record.status, record.json()["call_id"]) == (200, call_id)
 
 
 async def test_an_idle_http_connection_does_not_hold_up_the_end() -> None:
-    async with running_relay() as relay:
+    async with running_relay(closing_s=120) as relay:
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 200 " in await reader.readline()
         silent_reader, silent_writer = await asyncio.open_connection("127.0.0.1", relay.port)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             await relay.stop()
             assert await silent_reader.read() == b""
         for each in (writer, silent_writer):

@@ -24,7 +24,7 @@ def _variants(request: Frame) -> list[Frame]:
         {"iat": envelope["iat"] + 1},
         {"exp": envelope["exp"] + 1},
         {"ct": ct + "A"},
-        {"ct": "B" + ct[1:]},
+        {"ct": ("B" if ct[0] != "B" else "C") + ct[1:]},
         {"ct": ct[:-1] + "B"},
         {"ct": ct[:1_999] + "B" + ct[2_000:]},
         {"ct": ct[:-60] + "B" + ct[-59:]},
