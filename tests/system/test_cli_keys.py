@@ -190,6 +190,37 @@ def test_a_lost_identity_key_comes_back_from_the_export_and_from_nowhere_else(bo
     assert last.stdout == b"last\n", last.stderr
 
 
+def test_a_listener_whose_keys_are_called_back_says_why_it_ends_and_what_brings_it_back(
+    bob: Scene, ann: Scene
+) -> None:
+    listener = listen(bob)
+    running = leave(ann, "wait 1")
+    until(lambda: begun(bob, "wait 1"))
+    assert bob.document("id", "revoke", "--as", "bob", "--yes")["revoked_now"]
+    listener.says("there will be no connection any more")
+    # What ran is finished; a second Ctrl-C would cut it off.
+    (bob.folder / "go").touch()
+    assert listener.end() == 24
+    assert "the keys of bob were revoked" in listener.err.decode()
+    assert "ringline id rotate --as bob" in listener.err.decode()
+    # Neither the same card nor a call to it is taken; nothing is lost meanwhile.
+    again = bob.start("listen", "--as", "bob", "--run", "cat")
+    assert again.end() == 20
+    assert "ringline id rotate --as bob" in again.err.decode()
+    assert ann.document("call", "bob", "never")["error"]["code"] == "revoked"
+    rotated = bob.document("id", "rotate", "--as", "bob")
+    assert rotated["made"]
+    # The card before is called back already: nobody can use it for two more days.
+    assert len(rotated["revoked"]) == 1
+    listener = listen(bob)
+    assert collect(ann, running) == b"wait 1\n"
+    assert (bob.folder / "runs").read_text().splitlines().count("wait 1") == 1
+    assert ann.run("call", "bob", "last").stdout == b"last\n"
+    assert bob.document("relay", "remove", "bob", "--as", "bob", "--yes")["ok"]
+    assert listener.end() == 24
+    assert "the identity of bob was removed" in listener.err.decode()
+
+
 def test_two_processes_that_rotate_at_once_end_with_one_new_key(bob: Scene) -> None:
     assert bob.run("init", "--as", "bob").returncode == 0
     both = [bob.start("id", "rotate", "--as", "bob", "--json") for _ in range(2)]

@@ -202,16 +202,13 @@ def _report(desk: "KeyDesk", outcome: "Outcome", first: str, machine: bool) -> N
                 "v": 1,
                 "ok": True,
                 "made": outcome.made,
-                "revoked": [b64encode(card.id) for card in before] if outcome.revoked else [],
+                "revoked": [b64encode(card.id) for card in before if card.id in outcome.revoked],
                 "identity": describe(account),
             }
         )
         return
-    if not before:
-        second = ""
-    elif outcome.revoked:
-        names = ", ".join(str(card.serial) for card in reversed(before))
-        second = f"  called back: card {names}\n"
-    else:
-        second = f"  card {before[0].serial} may be used for 48 more hours by whoever holds its key\n"
+    back = [str(card.serial) for card in reversed(before) if card.id in outcome.revoked]
+    second = f"  called back: card {', '.join(back)}\n" if back else ""
+    if before and before[0].id not in outcome.revoked:
+        second += f"  card {before[0].serial} may be used for 48 more hours by whoever holds its key\n"
     write_text(f"✓ {first}\n{second}{sheet(account)}")

@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 from ringline.client.exchange import Answer, unreachable
 from ringline.client.http import RelayHttp, problem_of
 from ringline.protocol import closes
-from ringline.protocol.closes import POLICY_REASONS, PROTOCOL_ERROR, may_reconnect, read_retry
+from ringline.protocol.closes import POLICY_REASONS, PROTOCOL_ERROR, REMOVED, may_reconnect, read_retry
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError, TrustError
 from ringline.protocol.limits import SUBPROTOCOL
 
@@ -27,6 +27,7 @@ CLOSE_S: Final = 3.0
 """For the other side to answer a close."""
 
 _OPEN_S: Final = 15.0
+_ENDED: Final = "What was answered stays so; calls that ran have ended."
 # The WebSocket package logs whole handshakes at debug level, log-in token included.
 _silent: Final = logging.Logger("ringline.websocket", level=logging.CRITICAL + 1)
 
@@ -129,7 +130,12 @@ class Dialler:
 
     async def why_closed(self, socket: ClientConnection) -> RinglineError:
         """Return what the end of a connection means. Raises `FinalError` for the final ones."""
-        error = _closed(self._http.address.base_url, socket.close_code, socket.close_reason or "")
+        error = _closed(
+            self._http.address.base_url,
+            self._http.account.handle,
+            socket.close_code,
+            socket.close_reason or "",
+        )
         if may_reconnect(socket.close_code):
             return error
         if socket.close_code == closes.REVOKED and await self._has_other_card():
@@ -175,18 +181,27 @@ def _dropped(http: RelayHttp, status: int | None) -> TransportError:
     )
 
 
-def _closed(url: str, code: int | None, reason: str) -> RinglineError:
+def _closed(url: str, handle: str, code: int | None, reason: str) -> RinglineError:
     match code:
         case closes.REPLACED:
             return TransportError(
                 "another connection of the same instance took this one's place",
                 next_step="end one of the two processes that use the same journal",
             )
+        case closes.REVOKED if reason == REMOVED:
+            return TrustError(
+                f"the relay closed the connection: it says that the identity of {handle} was removed from it",
+                code="revoked",
+                still_true=_ENDED,
+                next_step=f"nobody gets the handle {handle} there again; ask the relay's administrator, "
+                "or take another: ringline init --as NAME",
+            )
         case closes.REVOKED:
             return TrustError(
-                "the relay closed the connection because this identity's keys were revoked",
+                f"the relay closed the connection: it says that the keys of {handle} were revoked",
                 code="revoked",
-                next_step="publish new keys, then start it again: ringline id rotate",
+                still_true=_ENDED,
+                next_step=f"make new keys, then start it again: ringline id rotate --as {handle}",
             )
         case closes.GOING_AWAY:
             return TransportError(f"the relay at {url} is going away", retry_after_ms=read_retry(reason))

@@ -127,10 +127,17 @@ class RelayHttp:
             try:
                 await self._call("PUT", self._own(), body=msgspec.json.encode(publication), may_publish=False)
             except HttpProblem as error:
+                if error.code == "unauthorized":
+                    raise HttpProblem(
+                        f"{self.address.base_url} does not take the keys of {self.account.handle}: they were "
+                        "called back, or the clocks differ too much (HTTP 401)",
+                        code="unauthorized",
+                        next_step=f"make new keys: ringline id rotate --as {self.account.handle}",
+                    ) from error
                 if error.code == "conflict":
                     raise HttpProblem(
-                        f"the handle {self.account.handle} is taken at {self.address.base_url}, "
-                        "or other keys of it are already published there",
+                        f"the handle {self.account.handle} is taken at {self.address.base_url} or was "
+                        "removed there, or other keys of it are already published there",
                         code="conflict",
                         next_step="choose another name with --as, or go to the computer that holds its keys",
                     ) from error

@@ -5,6 +5,7 @@ between the two is made up for by the next command or by a running listener.
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -20,7 +21,8 @@ from ringline.client.renewal import (
     revocation,
 )
 from ringline.client.trust import read_keys
-from ringline.protocol.errors import ConfigError, HttpProblem, TrustError
+from ringline.protocol.encoding import b64encode
+from ringline.protocol.errors import ConfigError, HttpProblem, TransportError, TrustError
 from ringline.protocol.identity import Card, SignedCard
 from ringline.protocol.statements import Reason, RevokedBy
 
@@ -37,13 +39,13 @@ _TRIES: Final = 32
 class Outcome:
     """What came of it. ``made`` is False when the same was done a moment ago, by another process most likely.
 
-    ``before`` are the earlier cards whose keys are still here, latest first; ``revoked`` tells whether they
-    were called back.
+    ``before`` are the earlier cards whose keys are still here, latest first; ``revoked`` has the ids of those
+    that were called back, now or before, the latter as far as the relay tells.
     """
 
     made: bool
     before: tuple[SignedCard, ...]
-    revoked: bool
+    revoked: frozenset[bytes]
 
 
 async def check_newest(http: RelayHttp) -> bool:
@@ -134,11 +136,17 @@ async def _publish(
     # It is kept until its successor is known to the relay.
     identity.path.with_name(KEPT_IDENTITY).unlink(missing_ok=True)
     before = account.cards[1:]
+    ids = {card.card.id for card in before}
     if reason is not None:
         # All of them: which of several was stolen with this computer's files, nobody knows.
         for card in before:
             await revoke(http, identity, card.card.id, card, reason=reason, log=log)
-    return Outcome(made=made, before=before, revoked=reason is not None)
+    else:
+        shown: list[str] = []
+        with contextlib.suppress(HttpProblem, TransportError):
+            shown = (await http.keys(account.handle)).revoked if before else []
+        ids = {card_id for card_id in ids if b64encode(card_id) in shown}
+    return Outcome(made=made, before=before, revoked=frozenset(ids))
 
 
 async def revoke(

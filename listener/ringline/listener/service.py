@@ -133,6 +133,7 @@ class Service:
         self._idle = asyncio.Event()
         self._stops = 0
         self._again = False
+        self._fault: RinglineError | None = None
 
     def _path(self) -> str:
         durable = "" if self._journal.persistent else "&durable=0"
@@ -187,8 +188,15 @@ class Service:
             self._feed(lambda: self._session.stop(self._now()))
             # What runs is given its time to stop before it is reported as it is.
             await self._wait_idle(self._options.patience_ms / 1_000 + _STOP_MORE_S)
-        if not self._finished.done():
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._finished.done():
+            return
+        if self._fault is None:
             self._finished.set_result(None)
+        else:
+            self._finished.set_exception(self._fault)
 
     async def _wait_idle(self, seconds: float) -> None:
         if self._session.idle:
@@ -227,10 +235,20 @@ class Service:
         self._arm()
 
     def ended(self, error: RinglineError) -> None:
-        """See `LinkUser.ended`."""
+        """See `LinkUser.ended`.
+
+        What runs is finished, as far as `stop` would let it: its outcome is kept, and told when this journal
+        is listened with again.
+        """
         self._session.disconnected()
-        if not self._finished.done():
-            self._finished.set_exception(error)
+        self._fault = error
+        if self._session.idle:
+            self._finish()
+        elif self._stops:
+            self._look_whether_idle()
+        else:
+            self._note(f"there will be no connection any more: {error}")
+            self.stop()
 
     # --- performing
 

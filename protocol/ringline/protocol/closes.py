@@ -16,6 +16,7 @@ __all__ = [
     "POLICY",
     "POLICY_REASONS",
     "PROTOCOL_ERROR",
+    "REMOVED",
     "REPLACED",
     "REVOKED",
     "TOO_BIG",
@@ -103,6 +104,9 @@ CLOSES: Final[dict[int, Close]] = {
 }
 
 POLICY_REASONS: Final = frozenset({"frames", "slow", "idle"})
+
+REMOVED: Final = "removed"
+"""The reason of a 4001 whose identity is no more; with any other, a card was called back."""
 
 _RETRY: Final = re.compile(r"\Aretry=([0-9]{1,9})\Z")
 

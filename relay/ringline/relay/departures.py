@@ -2,7 +2,7 @@
 
 from typing import final
 
-from ringline.protocol.closes import GOING_AWAY, INTERNAL, REPLACED, REVOKED, retry_reason
+from ringline.protocol.closes import GOING_AWAY, INTERNAL, REMOVED, REPLACED, REVOKED, retry_reason
 from ringline.protocol.instant import Instant
 from ringline.relay.admission import Admission
 from ringline.relay.durable import DurableCalls
@@ -66,7 +66,7 @@ class Departures:
     def end_identity(self, handle: str, now: Instant) -> None:
         """Close all connections of an identity that is no more."""
         for session in self._sessions.of(handle):
-            self.part(session, REVOKED, "removed", now)
+            self.part(session, REVOKED, REMOVED, now)
 
     def close_broken(self, now: Instant) -> None:
         """Close those whose durable work could not be stored: it will be offered again (protocol §6)."""
