@@ -9,19 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
+from ringline.protocol.context import OutcomeContext, Recipient, RequestContext
+from ringline.protocol.context import Party as Sender
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.envelope import (
-    HEAD_BYTES,
-    OutcomeContext,
-    Recipient,
-    RequestContext,
-    padded_size,
-    request_digest,
-    sign_input,
-)
-from ringline.protocol.envelope import (
-    Party as Sender,
-)
+from ringline.protocol.envelope import HEAD_BYTES, padded_size, request_digest, sign_input
 from ringline.protocol.errors import CannotOpen
 from ringline.protocol.limits import OUTCOME_CAP_BYTES, REQUEST_CAP_BYTES
 from ringline.protocol.signing import SigningKey

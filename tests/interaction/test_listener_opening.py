@@ -18,8 +18,9 @@ from ringline.listener.access import Access
 from ringline.listener.effects import Held, Opened, Unchecked
 from ringline.listener.opening import Opener
 from ringline.listener.waiting import WaitingRoom
+from ringline.protocol.context import RequestContext
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.envelope import RequestContext, seal_request
+from ringline.protocol.envelope import seal_request
 from ringline.protocol.frames import IncomingCall
 from ringline.protocol.limits import (
     DURABLE_LIFE_MS,

@@ -12,14 +12,8 @@ from ringline.caller.receipt import Receipt
 from ringline.client import Account, Peer
 from ringline.protocol import codec
 from ringline.protocol.bodies import Checkpoint, Outcome, Request, decode_outcome, encode_request
-from ringline.protocol.envelope import (
-    OutcomeContext,
-    Party,
-    Recipient,
-    RequestContext,
-    open_outcome,
-    seal_request,
-)
+from ringline.protocol.context import OutcomeContext, Party, Recipient, RequestContext
+from ringline.protocol.envelope import open_outcome, seal_request
 from ringline.protocol.errors import BodyError, CannotOpen, ConfigError, MessageTooLarge, PeerFailure
 from ringline.protocol.frames import CallOutcome, CallRequest, DeliveryMode
 from ringline.protocol.identity import SignedCard

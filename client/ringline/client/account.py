@@ -28,8 +28,8 @@ from ringline.client.identity_files import create_files, lock_of, write_replacem
 from ringline.client.keyring import OwnKey, ring_of
 from ringline.client.renewal import IdentityKey, Replacement, next_card
 from ringline.protocol import keyfile, token
+from ringline.protocol.context import Party
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.envelope import Party
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.identity import Card, SignedCard

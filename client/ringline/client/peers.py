@@ -28,8 +28,8 @@ from ringline.client.trust import (
     untrusted,
 )
 from ringline.protocol.contact import Contact
+from ringline.protocol.context import Recipient
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.envelope import Recipient
 from ringline.protocol.errors import (
     BadSignature,
     ConfigError,

@@ -14,11 +14,9 @@ from ringline.conformance.timeline import shorten
 from ringline.conformance.verdict import Failed, check
 from ringline.conformance.websocket import Ended
 from ringline.protocol import bodies
+from ringline.protocol.context import RequestContext
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.envelope import (
-    OpenedRequest,
-    RequestContext,
-)
+from ringline.protocol.envelope import OpenedRequest
 from ringline.protocol.frames import Envelope, Terminal
 
 if TYPE_CHECKING:

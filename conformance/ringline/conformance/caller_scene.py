@@ -15,13 +15,9 @@ from ringline.conformance.stand_in import Asked, Told, problem
 from ringline.conformance.timeline import shorten
 from ringline.conformance.verdict import Failed, check
 from ringline.protocol import bodies
+from ringline.protocol.context import Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.envelope import (
-    Party,
-    Recipient,
-    RequestContext,
-    open_request,
-)
+from ringline.protocol.envelope import open_request
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.frames import Envelope
 

@@ -17,7 +17,7 @@ from ringline.conformance.stand_in import REALM
 from ringline.conformance.timeline import shorten
 from ringline.conformance.verdict import Failed, check
 from ringline.protocol.bodies import Failure, Outcome, Reply, Request, encode_request
-from ringline.protocol.envelope import Party, Recipient, RequestContext
+from ringline.protocol.context import Party, Recipient, RequestContext
 from ringline.protocol.suites import available_suites
 
 __all__ = ["MINUTE", "Scene", "message_of"]

@@ -12,16 +12,9 @@ import msgspec
 
 from ringline.conformance.verdict import Failed
 from ringline.protocol import bodies
+from ringline.protocol.context import OutcomeContext, RequestContext
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.envelope import (
-    HEAD_BYTES,
-    OutcomeContext,
-    RequestContext,
-    open_outcome,
-    padded_size,
-    request_digest,
-    sign_input,
-)
+from ringline.protocol.envelope import HEAD_BYTES, open_outcome, padded_size, request_digest, sign_input
 from ringline.protocol.errors import RinglineError
 from ringline.protocol.frames import Envelope, Terminal
 from ringline.protocol.identity import SignedCard

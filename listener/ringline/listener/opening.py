@@ -17,8 +17,9 @@ from ringline.listener.effects import Held, Opened, Unchecked
 from ringline.listener.tasks import DEFAULT_TASK
 from ringline.listener.waiting import WaitingRoom
 from ringline.protocol.bodies import decode_request
+from ringline.protocol.context import Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode
-from ringline.protocol.envelope import Party, Recipient, RequestContext, open_request
+from ringline.protocol.envelope import open_request
 from ringline.protocol.errors import (
     BodyError,
     CannotOpen,

@@ -8,7 +8,8 @@ from msgspec import UNSET
 
 from ringline.client import Account, RelayClock
 from ringline.listener.effects import Tell
-from ringline.protocol.envelope import OutcomeContext, Party, Recipient, seal_outcome
+from ringline.protocol.context import OutcomeContext, Party, Recipient
+from ringline.protocol.envelope import seal_outcome
 from ringline.protocol.frames import CallOutcome
 
 __all__ = ["seal"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ringline.protocol.envelope import Party, Recipient
+from ringline.protocol.context import Party, Recipient
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES, PrivateKey

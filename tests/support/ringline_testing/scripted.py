@@ -12,15 +12,9 @@ from msgspec import UNSET
 from websockets.exceptions import ConnectionClosed
 
 from ringline.protocol import bodies, codec
+from ringline.protocol.context import Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.envelope import (
-    OpenedRequest,
-    Party,
-    Recipient,
-    RequestContext,
-    open_request,
-    seal_outcome,
-)
+from ringline.protocol.envelope import OpenedRequest, open_request, seal_outcome
 from ringline.protocol.frames import (
     CallAccepted,
     CallCancelled,

@@ -14,6 +14,7 @@ import msgspec
 from ringline.protocol import bodies, codec, envelope, keyfile, token, trace
 from ringline.protocol.checkpoint import LogKey, open_checkpoint
 from ringline.protocol.contact import Contact
+from ringline.protocol.context import OutcomeContext, Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import (
     BadSignature,
@@ -338,12 +339,12 @@ _LAYERS: Final[Mapping[str, str]] = {
 }
 
 
-def _request_context(given: Json, public: bytes, suite: int) -> envelope.RequestContext:
+def _request_context(given: Json, public: bytes, suite: int) -> RequestContext:
     sender, recipient, sealed = given["from"], given["to"], given["envelope"]
-    return envelope.RequestContext(
+    return RequestContext(
         realm=given["realm"],
-        sender=envelope.Party(sender["handle"], bytes.fromhex(sender["ipk"]), b64decode(sender["card_id"])),
-        recipient=envelope.Recipient(recipient["handle"], bytes.fromhex(recipient["ipk"]), suite, public),
+        sender=Party(sender["handle"], bytes.fromhex(sender["ipk"]), b64decode(sender["card_id"])),
+        recipient=Recipient(recipient["handle"], bytes.fromhex(recipient["ipk"]), suite, public),
         mode=given["mode"],
         message_id=given["message_id"],
         correlation_id=given["correlation_id"],
@@ -358,7 +359,7 @@ def _open(given: Json, *, outcome: bool) -> Json:
     sealed, spk = Envelope(**given["envelope"]), bytes.fromhex(given["from"]["spk"])
     try:
         if outcome:
-            ended = envelope.OutcomeContext(
+            ended = OutcomeContext(
                 **{name: getattr(context, name) for name in context.__slots__},
                 call_id=given["call_id"],
                 terminal=given["terminal"],

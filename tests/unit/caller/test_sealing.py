@@ -12,7 +12,8 @@ from ringline.caller.sealing import Question, open_answer, read_answer, seal_cal
 from ringline.client import Account, Home, Peer, Pin, RelayAddress
 from ringline.protocol import codec
 from ringline.protocol.bodies import Failure, Outcome, Reply, decode_request, encode_outcome
-from ringline.protocol.envelope import Party, RequestContext, open_request, seal_outcome
+from ringline.protocol.context import Party, RequestContext
+from ringline.protocol.envelope import open_request, seal_outcome
 from ringline.protocol.errors import (
     BadSignature,
     CannotOpen,

@@ -26,8 +26,9 @@ from ringline.protocol.bodies import (
     features,
     link,
 )
+from ringline.protocol.context import RequestContext
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.envelope import RequestContext, open_request, seal_outcome, seal_request
+from ringline.protocol.envelope import open_request, seal_outcome, seal_request
 from ringline.protocol.errors import BodyError, Family, MessageTooLarge, RinglineError, lookup
 from ringline.protocol.limits import LISTENER_FRAME_BYTES, OUTCOME_CAP_BYTES, REQUEST_CAP_BYTES
 from ringline.protocol.transcript import digest

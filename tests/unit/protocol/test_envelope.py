@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringline.protocol import envelope
+from ringline.protocol.context import OutcomeContext, Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.envelope import (
-    OutcomeContext,
-    Party,
-    Recipient,
-    RequestContext,
     open_outcome,
     open_request,
     padded_size,

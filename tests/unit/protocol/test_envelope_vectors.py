@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from ringline.protocol import envelope
+from ringline.protocol.context import OutcomeContext, Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode
-from ringline.protocol.envelope import OutcomeContext, Party, Recipient, RequestContext
 from ringline.protocol.frames import Envelope
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
 from ringline.protocol.prekeys import Prekey, SealingKey, SignedPrekey

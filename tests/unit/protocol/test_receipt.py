@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ringline.protocol.bodies import Failure, Outcome, Reply, encode_outcome
-from ringline.protocol.envelope import OutcomeContext, Party, sign_input
+from ringline.protocol.context import OutcomeContext, Party
+from ringline.protocol.envelope import sign_input
 from ringline.protocol.errors import BadSignature, ReceiptError, WeakKey
 from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.receipt import RECEIPT_BYTES, SignedContext, SignedOutcome

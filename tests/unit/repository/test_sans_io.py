@@ -13,6 +13,7 @@ PURE = (
     "ringline.protocol.checkpoint",
     "ringline.protocol.codec",
     "ringline.protocol.contact",
+    "ringline.protocol.context",
     "ringline.protocol.encoding",
     "ringline.protocol.envelope",
     "ringline.protocol.errors",

@@ -11,7 +11,7 @@ from ringline.conformance.line import Frame
 from ringline.conformance.registry import case
 from ringline.conformance.seals import Damage
 from ringline.conformance.verdict import check
-from ringline.protocol.envelope import OutcomeContext
+from ringline.protocol.context import OutcomeContext
 from ringline.protocol.frames import Terminal
 from ringline.protocol.signing import SigningKey
 

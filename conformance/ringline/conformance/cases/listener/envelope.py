@@ -10,8 +10,8 @@ from ringline.conformance.listener_scene import MINUTE, Scene
 from ringline.conformance.listener_subject import ListenerStage
 from ringline.conformance.registry import case
 from ringline.conformance.seals import Damage
+from ringline.protocol.context import Party, Recipient, RequestContext
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.envelope import Party, Recipient, RequestContext
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES
 
