@@ -93,10 +93,15 @@ def test_on_a_closed_relay_the_invited_get_in_and_nobody_else(ada: Scene, bob: S
     accepted = bob.document("accept", "--as", "bob", "--plain", "--allow")
     bob.variables = {}
     assert (accepted["inviter"]["handle"], accepted["inviter"]["state"]) == ("ada", "allowed")
-    ada.start_listener("ada", "cat")
+    listener = ada.start_listener("ada", "cat")
     first, second = bob.document("call", "ada", "hello"), bob.document("call", "ada", "again")
     assert first["reply"]["text"] == "hello"
     assert (second["error"]["code"], second["error"]["authenticated"]) == ("busy", True)
+    # To start again gives nobody a new hour.
+    listener.stop()
+    ada.start_listener("ada", "cat")
+    third = bob.document("call", "ada", "once more")
+    assert (third["error"]["code"], third["error"]["authenticated"]) == ("busy", True)
     refused = bob.document("call", "ada", "--task", "other", "x")
     assert (refused["error"]["code"], refused["error"]["exit"]) == ("task_unknown", 25)
     (shown,) = ada.document("invite", "ls")["invites"]

@@ -8,15 +8,27 @@ contacts are pinned to it. Whoever is refused before anything is decrypted is re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from ringline.client.contacts import Pin
 from ringline.listener.effects import Refusal
 from ringline.protocol.limits import HOUR_MS
 
-__all__ = ["Access"]
+__all__ = ["Access", "ChargeBook"]
 
 _MINUTE_MS: Final = 60_000
+
+
+class ChargeBook(Protocol):
+    """Where charges outlive the process: the journal."""
+
+    def charges(self) -> list[tuple[str, str, int]]:
+        """Return handle, call id and time (Unix ms) of each, the oldest first."""
+        ...
+
+    def charge(self, handle: str, call_id: str, now: int) -> None:
+        """Keep one."""
+        ...
 
 
 @final
@@ -43,6 +55,25 @@ class Access:
         self.approved: Callable[[str], bool] | None = None
         """Whether the owner let one call through, by its id, whoever it is from and whatever it asks."""
         self._charged: dict[str, deque[tuple[int, str]]] = {}
+        self._book: tuple[ChargeBook, Callable[[], int]] | None = None
+
+    def keep_charges(self, book: ChargeBook | None, wall: Callable[[], int]) -> None:
+        """Go on from what was charged before this process, and write down what is charged from now on.
+
+        ``wall`` returns Unix ms. It can be set meanwhile, so a charge of the future counts as one of now.
+        None: nothing is written any more. Raises as the book does.
+        """
+        self._book = None
+        if book is None:
+            return
+        now, wall_now = self._clock(), wall()
+        for handle, call_id, charged_at in book.charges():
+            charged = self._charged.setdefault(handle, deque())
+            if all(known != call_id for _, known in charged):
+                charged.append((now - max(0, wall_now - charged_at), call_id))
+        for handle, charged in self._charged.items():
+            self._charged[handle] = deque(sorted(charged))
+        self._book = book, wall
 
     def admits(self, handle: str) -> bool:
         """Whether calls of that handle are opened and worked on. Raises as the contacts do."""
@@ -72,7 +103,7 @@ class Access:
     def charge(self, handle: str, call_id: str) -> Refusal | None:
         """Charge a call to its caller's budget, once, or return why it is not taken.
 
-        The hour is counted from the start of this process.
+        Raises as the contacts and the book do; then nothing is charged.
         """
         pin = self._pin(handle)
         if pin is None or pin.calls_per_hour is None or self.is_approved(call_id):
@@ -89,6 +120,9 @@ class Access:
                 "busy",
                 f"you have used up your {pin.calls_per_hour} calls an hour; the next is free in {wait} min",
             )
+        if self._book is not None:
+            book, wall = self._book
+            book.charge(handle, call_id, wall())
         charged.append((now, call_id))
         return None
 

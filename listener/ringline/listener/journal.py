@@ -28,7 +28,7 @@ from ringline.listener.entries import (
 from ringline.listener.journal_file import JournalFile
 from ringline.protocol.faults import fault_points
 from ringline.protocol.frames import Phase
-from ringline.protocol.limits import ENVELOPE_SKEW_MS, RECORD_LIFE_MS
+from ringline.protocol.limits import ENVELOPE_SKEW_MS, HOUR_MS, RECORD_LIFE_MS
 
 __all__ = ["Journal", "JournalBounds", "JournalStep"]
 
@@ -269,6 +269,23 @@ class Journal:
         """See `Records.confirm`."""
         with self._transaction("confirm") as run:
             run.execute("UPDATE offers SET cancelled = ? WHERE call_id = ?", (phase, call_id))
+
+    # --- what contacts have used of their budgets
+
+    def charges(self) -> list[tuple[str, str, int]]:
+        """Return handle, call id and time (Unix ms) of each call that was charged, the oldest first."""
+        with self._statement() as run:
+            return run.execute(
+                "SELECT handle, call_id, charged_at FROM charges ORDER BY charged_at, call_id"
+            ).fetchall()
+
+    def charge(self, handle: str, call_id: str, now: int) -> None:
+        """Note that a call was charged to its caller's budget, and forget what is an hour old."""
+        with self._statement() as run:
+            run.execute("DELETE FROM charges WHERE charged_at <= ?", (now - HOUR_MS,))
+            run.execute("INSERT OR IGNORE INTO charges VALUES (?, ?, ?)", (handle, call_id, now))
+
+    # --- what is over
 
     def purge(self, now: int, *, active: Collection[int]) -> None:
         """See `Records.purge`."""

@@ -108,6 +108,15 @@ _MIGRATIONS: Final = (
         DELETE FROM holdings WHERE from_ipk = old.from_ipk AND rows = 0;
     END;
     """,
+    """
+    -- What contacts have used of their calls an hour: else a restart would give each a new hour.
+    CREATE TABLE charges (
+        handle TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        charged_at INTEGER NOT NULL,
+        PRIMARY KEY (handle, call_id)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 _Place: TypeAlias = tuple[int, int, str]

@@ -427,6 +427,7 @@ class Listener:
                 room=room,
                 log=log,
             )
+            self.access.keep_charges(journal, clock.own_ms)
             with self._lock:
                 self._wire = (asyncio.get_running_loop(), service)
                 stops = self._stops
@@ -435,6 +436,7 @@ class Listener:
             try:
                 await service.run()
             finally:
+                self.access.keep_charges(None, clock.own_ms)
                 with self._lock:
                     self._wire = None
 

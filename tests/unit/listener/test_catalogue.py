@@ -1,6 +1,7 @@
 """Policy: who is let in, and what becomes of what they ask."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from ringline.client.contacts import Pin
 from ringline.listener.access import Access
 from ringline.listener.catalogue import Catalogue, Errand
 from ringline.listener.effects import Produced, Refusal
+from ringline.listener.journal import Journal
 from ringline.listener.runtime import Command
 from ringline.listener.tasks import Call, make_task
 from ringline.protocol.bodies import Request
@@ -226,6 +228,52 @@ class TestContacts:
         now[0] = 60 * 60_000
         assert access.charge("alice", "three") is None
         assert access.charge("alice", "four") is not None
+
+    def test_a_budget_goes_on_in_the_next_process(self, tmp_path: Path) -> None:
+        """Else whoever sees a listener start again has a new hour."""
+        known = book(pin(state="allowed", calls_per_hour=2))
+        wall = 1_790_000_000_000
+        with Journal(tmp_path / "journal.db") as journal:
+            before = Access(frozenset(), contacts=known, clock=lambda: 99)
+            before.keep_charges(journal, lambda: wall)
+            assert before.charge("alice", "one") is None
+            before.keep_charges(journal, lambda: wall + 10 * 60_000)
+            assert before.charge("alice", "two") is None
+        now = [5]
+        with Journal(tmp_path / "journal.db") as journal:
+            after = Access(frozenset(), contacts=known, clock=lambda: now[0])
+            after.keep_charges(journal, lambda: wall + 20 * 60_000)
+            refusal = after.charge("alice", "three")
+            assert refusal is not None
+            assert "the next is free in 40 min" in (refusal.detail or "")
+            # One that a crash brings once more was paid for.
+            assert after.charge("alice", "two") is None
+            now[0] += 40 * 60_000
+            assert after.charge("alice", "three") is None
+            assert after.charge("alice", "four") is not None
+
+    def test_a_clock_that_was_set_back_makes_no_charge_last_for_longer_than_an_hour(
+        self, tmp_path: Path
+    ) -> None:
+        known = book(pin(state="allowed", calls_per_hour=1))
+        now = [0]
+        with Journal(tmp_path / "journal.db") as journal:
+            journal.charge("alice", "one", 1_790_000_000_000)
+            access = Access(frozenset(), contacts=known, clock=lambda: now[0])
+            access.keep_charges(journal, lambda: 1_690_000_000_000)
+            assert access.charge("alice", "two") is not None
+            now[0] = 60 * 60_000
+            assert access.charge("alice", "two") is None
+
+    def test_a_charge_that_cannot_be_written_is_no_charge_and_no_run(self, tmp_path: Path) -> None:
+        access = Access(frozenset(), contacts=book(pin(state="allowed", calls_per_hour=1)))
+        catalogue = Catalogue(access)
+        catalogue.add(make_task(review))
+        with Journal(tmp_path / "journal.db") as journal:
+            access.keep_charges(journal, lambda: 1)
+        refused = asked(catalogue, "1")
+        assert isinstance(refused, Refusal)
+        assert refused.code == "busy"
 
     def test_what_is_refused_costs_nothing(self) -> None:
         access = Access(frozenset(), contacts=book(pin(state="allowed", calls_per_hour=1)))
