@@ -16,6 +16,7 @@ from ringline.client.generation import (
     Generation,
     Passphrase,
     Published,
+    forget_secrets,
     format_keys,
     generation_of,
     generations_in,
@@ -33,7 +34,7 @@ from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.identity import Card, SignedCard
-from ringline.protocol.prekeys import Prekey, SignedPrekey, delete_at, epoch_at, keep_from, window
+from ringline.protocol.prekeys import Prekey, SignedPrekey, epoch_at
 from ringline.protocol.shapes import KeysPublication, PrekeyPublication
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import available_suites
@@ -393,23 +394,12 @@ class Account:
         return stamp_of(self.home.agent_key_file(self.address, self.handle))
 
     def _forget(self, now_ms: int) -> None:
-        """Delete the secrets whose time is over (RL-KEYS-022, RL-KEYS-023); the lock is held."""
+        """Delete the secrets whose time is over; the lock is held."""
         folder = self.home.identity_folder(self.address, self.handle)
-        current, *older = self._generations
-        first = keep_from(current.published, now_ms) if current.published else current.keys.chain.epoch
-        if first > current.keys.chain.epoch:
-            current.keys = keyfile.AgentKeys(
-                current.keys.seed, current.keys.card, current.keys.chain.at(first)
-            )
-            self._save(folder / "agent.key", current.keys, now_ms)
-            self._ring_epoch = -1
-        replaced_at = min(current.published.values(), default=None)
-        for generation in older:
-            last = max(generation.published, default=generation.keys.chain.epoch)
-            if now_ms >= delete_at(window(last)[1], replaced_at):
-                (folder / f"agent.{generation.card.serial}.key").unlink(missing_ok=True)
-                self._generations.remove(generation)
-                self._ring_epoch = -1
 
-    def _save(self, path: Path, keys: keyfile.AgentKeys, now_ms: int) -> None:
-        write_private(path, format_keys(keys, self._passphrase, self.address, self.handle, now_ms))
+        def save(keys: keyfile.AgentKeys) -> None:
+            text = format_keys(keys, self._passphrase, self.address, self.handle, now_ms)
+            write_private(folder / "agent.key", text)
+
+        if forget_secrets(self._generations, folder, now_ms, save):
+            self._ring_epoch = -1

@@ -17,7 +17,7 @@ from ringline.protocol import keyfile
 from ringline.protocol.errors import ConfigError, KeyFileError
 from ringline.protocol.identity import NO_NEXT, Card, SignedCard, next_commitment
 from ringline.protocol.limits import CARD_LIFE_MS, CLOCK_SLACK_MS
-from ringline.protocol.prekeys import Chain, epoch_at
+from ringline.protocol.prekeys import Chain, delete_at, epoch_at, keep_from, window
 from ringline.protocol.shapes import SuccessionStatement
 from ringline.protocol.signing import SigningKey
 from ringline.protocol.suites import SUITES
@@ -26,6 +26,7 @@ __all__ = [
     "Generation",
     "Passphrase",
     "Published",
+    "forget_secrets",
     "format_keys",
     "generation_of",
     "generations_in",
@@ -167,6 +168,31 @@ def split_keys(text: str) -> list[str]:
             has_keys = True
         parts[-1].append(line)
     return ["".join(part) for part in parts]
+
+
+def forget_secrets(
+    generations: list[Generation], folder: Path, now_ms: int, save: Callable[[keyfile.AgentKeys], None]
+) -> bool:
+    """Delete the secrets whose time is over (RL-KEYS-022, RL-KEYS-023). Returns whether there were any.
+
+    ``generations`` is the current one and those before it; whose keys are gone is taken out of the list, and
+    its file out of ``folder``. ``save`` writes the current keys.
+    """
+    current, *older = generations
+    gone = False
+    first = keep_from(current.published, now_ms) if current.published else current.keys.chain.epoch
+    if first > current.keys.chain.epoch:
+        current.keys = keyfile.AgentKeys(current.keys.seed, current.keys.card, current.keys.chain.at(first))
+        save(current.keys)
+        gone = True
+    replaced_at = min(current.published.values(), default=None)
+    for generation in older:
+        last = max(generation.published, default=generation.keys.chain.epoch)
+        if now_ms >= delete_at(window(last)[1], replaced_at):
+            (folder / f"agent.{generation.card.serial}.key").unlink(missing_ok=True)
+            generations.remove(generation)
+            gone = True
+    return gone
 
 
 def is_sealed(path: Path, text: str) -> bool:

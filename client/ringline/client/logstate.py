@@ -5,19 +5,18 @@ they said that matters to anybody here: whose card is which, and which cards wer
 processes of one person share the file.
 """
 
-import os
 import sqlite3
-import threading
-from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
 from ringline.client.address import RelayAddress
 from ringline.client.home import Home
+from ringline.client.logstate_file import LogStateFile
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.errors import ConfigError, EncodingError, LogError
+from ringline.protocol.errors import EncodingError, LogError
 from ringline.protocol.identity import HASH_BYTES
 from ringline.protocol.merkle import Frontier
 from ringline.protocol.signing import PUBLIC_BYTES
@@ -27,39 +26,8 @@ __all__ = ["Alarm", "KeySource", "LogState", "Seen", "SeenCard", "followed_key"]
 KeySource: TypeAlias = Literal["contact", "relay"]
 """Who told the key of the log: a contact string, or the relay itself at the first contact."""
 
-_APPLICATION_ID: Final = int.from_bytes(b"RLkl", "big")
-_FILE_MODE: Final = 0o600
-_BUSY_S: Final = 10.0
 _ALARM: Final = "id, text, at, seen, evidence"
 _CARD: Final = "number, card_id, handle, serial, ipk"
-
-# Numbered by their place. A migration is never changed after a release; later ones follow.
-_MIGRATIONS: Final = (
-    """
-    CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE TABLE cards (
-        number  INTEGER PRIMARY KEY,
-        card_id BLOB NOT NULL,
-        handle  TEXT NOT NULL,
-        serial  INTEGER NOT NULL,
-        ipk     BLOB NOT NULL
-    ) STRICT;
-    CREATE INDEX cards_by_handle ON cards (handle, serial);
-    CREATE INDEX cards_by_id ON cards (card_id);
-    CREATE TABLE revocations (card_id BLOB PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    -- Cards whose place in the log was proved.
-    CREATE TABLE proved (card_id BLOB PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    -- What the owner must hear, once each.
-    CREATE TABLE alarms (
-        id       INTEGER PRIMARY KEY,
-        subject  TEXT NOT NULL UNIQUE,
-        text     TEXT NOT NULL,
-        evidence TEXT,
-        at       INTEGER NOT NULL,
-        seen     INTEGER NOT NULL CHECK (seen IN (0, 1))
-    ) STRICT;
-    """,
-)
 
 
 def followed_key(home: Home, address: RelayAddress) -> bytes | None:
@@ -125,20 +93,17 @@ class LogState:
         Raises `ConfigError`, which says what is wrong with the file and what to do.
         """
         self.path = path
-        self._lock = threading.Lock()
-        with self._told():
-            self._connection = _open(path)
+        self._file = LogStateFile(path)
 
     def close(self) -> None:
         """Let go of the file. A second call does nothing."""
-        with self._lock, suppress(sqlite3.Error):
-            self._connection.close()
+        self._file.close()
 
     # --- the log itself
 
     def key(self) -> tuple[bytes, KeySource] | None:
         """Return the public key of the log and who told it; None before there was one."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             key, source = _fact(run, "key"), _fact(run, "key_source")
         if key is None:
             return None
@@ -146,7 +111,7 @@ class LogState:
 
     def pin_key(self, public: bytes, source: KeySource) -> tuple[bytes, KeySource]:
         """Keep the key of the log if none is kept, and return the one that is."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             if _fact(run, "key") is None:
                 _set(run, "key", b64encode(public))
                 _set(run, "key_source", source)
@@ -159,7 +124,7 @@ class LogState:
 
     def seen(self) -> Seen | None:
         """Return the last checkpoint that was accepted."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             return self._seen(run)
 
     def advance(self, before: Seen | None, after: Seen) -> bool:
@@ -167,7 +132,7 @@ class LogState:
 
         A later process has gone on then, and what was proved is not proved against what it has seen.
         """
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             held = self._seen(run)
             if (held and (held.size, held.root)) != (before and (before.size, before.root)):
                 return False
@@ -179,7 +144,7 @@ class LogState:
 
     def forget(self) -> None:
         """Begin anew: only for a development relay, which may have been replaced."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             for table in ("facts", "cards", "revocations", "proved"):
                 run.execute(f"DELETE FROM {table}")
 
@@ -187,20 +152,20 @@ class LogState:
 
     def read(self) -> Frontier:
         """Return how far the entries were read, as the frontier to go on from."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             size, hashes = _fact(run, "read"), _fact(run, "frontier")
             data = b"" if hashes is None else self._decoded(hashes)
             try:
                 parts = [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
                 return Frontier(int(size or 0), parts)
             except LogError:
-                raise _damaged(self.path) from None
+                raise self._file.damaged() from None
 
     def note_entries(
         self, before: int, frontier: Frontier, cards: Iterable[SeenCard], revoked: Iterable[tuple[bytes, int]]
     ) -> bool:
         """Keep what entries said that were read from ``before`` on; False when another process has."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             held = _fact(run, "read")
             if (0 if held is None else int(held)) != before:
                 return False
@@ -215,13 +180,13 @@ class LogState:
 
     def revoked_at(self, card_id: bytes) -> int | None:
         """Return the entry that calls a card back, None when no entry that was read does."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             row = run.execute("SELECT number FROM revocations WHERE card_id = ?", (card_id,)).fetchone()
         return None if row is None else int(row[0])
 
     def rival(self, handle: str, serial: int, card_id: bytes) -> SeenCard | None:
         """Return another card of the handle, of that serial or a later one, the latest that was read."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             row = run.execute(
                 f"SELECT {_CARD} FROM cards WHERE handle = ? AND serial >= ? AND card_id != ?"
                 " ORDER BY serial DESC, number LIMIT 1",
@@ -234,7 +199,7 @@ class LogState:
 
         ``start`` is the first entry to return, by default the first that no process has looked at.
         """
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             start = int(_fact(run, f"checked {handle}") or 0) if start is None else start
             read = int(_fact(run, "read") or 0)
             rows = run.execute(
@@ -244,31 +209,31 @@ class LogState:
 
     def note_checked(self, handle: str, end: int) -> None:
         """Keep that the cards of an own handle were looked at, up to entry ``end`` and without it."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             if int(_fact(run, f"checked {handle}") or 0) < end:
                 _set(run, f"checked {handle}", str(end))
 
     def number_of(self, card_id: bytes) -> int | None:
         """Return which entry a card is, as far as the entries were read."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             row = run.execute("SELECT number FROM cards WHERE card_id = ?", (card_id,)).fetchone()
         return None if row is None else int(row[0])
 
     def proved(self, card_id: bytes) -> bool:
         """True when the card's place in the log was proved."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             return run.execute("SELECT 1 FROM proved WHERE card_id = ?", (card_id,)).fetchone() is not None
 
     def note_proved(self, card_id: bytes, number: int) -> None:
         """Keep that the card is entry ``number``."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             run.execute("INSERT OR IGNORE INTO proved VALUES (?, ?)", (card_id, number))
 
     # --- alarms
 
     def raise_alarm(self, subject: str, text: str, at: int, evidence: str | None = None) -> bool:
         """Keep an alarm; False when the same ``subject`` was reported before."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             found = run.execute(
                 "INSERT OR IGNORE INTO alarms (subject, text, evidence, at, seen) VALUES (?, ?, ?, ?, 0)",
                 (subject, text, evidence, at),
@@ -277,19 +242,19 @@ class LogState:
 
     def alarm(self, subject: str) -> Alarm | None:
         """Return what was reported of a subject."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             row = run.execute(f"SELECT {_ALARM} FROM alarms WHERE subject = ?", (subject,)).fetchone()
         return None if row is None else _alarm(row)
 
     def alarms(self) -> tuple[Alarm, ...]:
         """Return all alarms, the oldest first."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             rows = run.execute(f"SELECT {_ALARM} FROM alarms ORDER BY id").fetchall()
         return tuple(_alarm(row) for row in rows)
 
     def settle_alarms(self) -> None:
         """Keep that their owner knows of all of them."""
-        with self._transaction() as run:
+        with self._file.transaction() as run:
             run.execute("UPDATE alarms SET seen = 1")
 
     # --- within
@@ -304,85 +269,7 @@ class LogState:
         try:
             return b64decode(text, length=length) if text else b""
         except EncodingError:
-            raise _damaged(self.path) from None
-
-    @contextmanager
-    def _told(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise _unusable(self.path, error) from None
-        except ValueError:
-            # A number that is none, where only this module writes.
-            raise _damaged(self.path) from None
-        except OSError as error:
-            raise ConfigError(
-                f"cannot use {self.path}: {error.strerror}",
-                next_step="choose another place: RINGLINE_HOME=/path/to/folder",
-            ) from None
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._lock, self._told():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    # Before SQLite makes it, so that nobody else can read it for a moment either.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
-    mode = path.stat().st_mode
-    if mode & 0o077:
-        raise ConfigError(
-            f"refusing to use {path}: it can be read or changed by others (mode {mode & 0o777:04o})",
-            next_step=f"chmod 600 {path}",
-        )
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        # One file: it may be set aside by hand.
-        connection.execute("PRAGMA journal_mode=DELETE")
-        connection.execute("PRAGMA synchronous=FULL")
-        _migrate(connection, path)
-        # A card or an alarm that is gone from a damaged file would never be missed.
-        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if verdict != "ok":
-            raise _damaged(path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != _APPLICATION_ID and (application, version, tables) != (0, 0, 0):
-            raise ConfigError(f"{path} is a file of another program", next_step=f"look at it: ls -l {path}")
-        if version < 0:
-            raise _damaged(path)
-        if version > len(_MIGRATIONS):
-            raise ConfigError(
-                f"{path} was written by a later version of Ringline", next_step="upgrade Ringline"
-            )
-        for number in range(version, len(_MIGRATIONS)):
-            for statement in _MIGRATIONS[number].split(";"):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={len(_MIGRATIONS)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+            raise self._file.damaged() from None
 
 
 def _alarm(row: tuple[int, str, int, int, str | None]) -> Alarm:
@@ -397,20 +284,3 @@ def _fact(run: sqlite3.Connection, name: str) -> str | None:
 
 def _set(run: sqlite3.Connection, name: str, value: str) -> None:
     run.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
-
-
-def _unusable(path: Path, error: sqlite3.Error) -> ConfigError:
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return _damaged(path)
-    return ConfigError(
-        f"cannot use {path}: {error}", next_step="choose another place: RINGLINE_HOME=/path/to/folder"
-    )
-
-
-def _damaged(path: Path) -> ConfigError:
-    return ConfigError(
-        f"{path} is damaged: what was seen of the relay's key log cannot be read. It was left as it is.",
-        next_step=f"restore it from a copy; or set it aside, and a false history before now goes unnoticed: "
-        f"mv {path} {path}.damaged",
-    )
