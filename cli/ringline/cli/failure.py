@@ -178,6 +178,11 @@ _WORDS: Final[dict[tuple[Family, str], _Words]] = {
         _NOTHING_SEALED,
         ("Ask {peer} by another channel which key is right, and ask the relay's operator why.",),
     ),
+    (_L, "code_failed"): _Words(
+        "The spoken code came to nothing.",
+        "It is used up. No invite was handed over, and nobody was let in.",
+        ("Make a new one, and say it again:  ringline invite --code",),
+    ),
     (_L, "relay_unreachable"): _Words(
         "The relay did not answer.",
         "Whether anything has reached the relay is not known.",

@@ -22,7 +22,7 @@ from ringline.protocol.shapes import RelayInfo
 
 __all__ = ["RelaySubject"]
 
-_BY_ADDRESS: Final = ("claims_per_minute", "failed_logins_per_minute")
+_BY_ADDRESS: Final = ("claims_per_minute", "failed_logins_per_minute", "pairing_claims_per_minute")
 """Budgets that one case would use up for all others."""
 
 _SLACK_MS: Final = 2_000

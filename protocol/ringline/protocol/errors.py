@@ -21,6 +21,7 @@ The exception tree::
       WeakKey                     a public key that must not be used
       MessageTooLarge             refused at the sender, nothing was sealed
       ConfigError                 usage or configuration
+      PairingError                a spoken code that came to nothing
       TrustError                  untrusted_key, key_changed, revoked, log_unproven
         LogForked               the relay's key log contradicts itself
       CallTimeout                 this program stopped waiting for the end of a call
@@ -52,6 +53,7 @@ __all__ = [
     "LogError",
     "LogForked",
     "MessageTooLarge",
+    "PairingError",
     "PeerFailure",
     "ProtocolError",
     "ReceiptError",
@@ -159,6 +161,7 @@ _ROWS: Final = (
     ErrorCode("revoked", _L, Retry.NEVER, 24, None, 4001, "RL-KEYS-037", "the key was revoked by its owner"),
     ErrorCode("log_forked", _L, Retry.PERSON, 26, None, None, "RL-LOG-005, RL-LOG-009", "the relay's key log contradicts what it showed before, or shows to somebody else"),
     ErrorCode("log_unproven", _L, Retry.PERSON, 27, None, None, "RL-LOG-006", "the relay shows a key that its key log does not bear out; nothing was sealed"),
+    ErrorCode("code_failed", _L, Retry.PERSON, 28, None, None, "RL-KEYS-058, RL-KEYS-059", "a spoken code came to nothing, and is used up; no invite was handed over"),
     ErrorCode("timeout", _L, Retry.SAME_ID, 14, None, None, "RL-ERROR-009", "stopped waiting; the work may have run or still run"),
     ErrorCode("relay_unreachable", _L, Retry.SAFE, 30, None, None, "command line", "the relay did not answer"),
     ErrorCode("version_unsupported", _L, Retry.UPGRADE, 31, None, None, "RL-TRANSPORT-005", "no common protocol version"),
@@ -286,6 +289,12 @@ class InviteError(ProtocolError):
     """An invite that cannot be read. Its text is never in the message: it holds a secret."""
 
     default_code = "config"
+
+
+class PairingError(RinglineError):
+    """A spoken code that came to nothing: wrong words, nobody there, or somebody between. It is used up."""
+
+    default_code = "code_failed"
 
 
 class ReceiptError(ProtocolError):

@@ -49,10 +49,15 @@ __all__ = [
     "LISTENER_FRAME_BYTES",
     "LOG_FETCHES_PER_MINUTE",
     "MESSAGE_BYTES",
+    "NAMEPLATES",
     "OFFERS",
     "OUTCOME_CAP_BYTES",
     "OUTCOME_CT_CHARS",
     "PAD_FLOOR_BYTES",
+    "PAIRINGS",
+    "PAIRINGS_PER_IDENTITY",
+    "PAIRING_LIFE_MS",
+    "PAIRING_MESSAGE_BYTES",
     "PING_INTERVAL_MS",
     "PING_TIMEOUT_MS",
     "PREKEY_LIFE_MS",
@@ -173,6 +178,13 @@ INVITE_LIFE_S: Final = 86_400  # by default
 INVITE_LIFE_MAX_S: Final = 14 * 86_400
 INVITE_CLAIMS_FAILED: Final = 5  # and it is void: whoever holds it must not try out names (RL-HTTP-046)
 INVITE_KEPT_MS: Final = 30 * 86_400_000  # its record, after its end, if nobody took it up
+
+# --- pairings
+NAMEPLATES: Final = 999  # RL-HTTP-058
+PAIRING_LIFE_MS: Final = 600_000  # RL-HTTP-066
+PAIRING_MESSAGE_BYTES: Final = 3_072  # RL-HTTP-059
+PAIRINGS: Final = 500  # of all at once: half of the numbers stay free (RL-HTTP-067)
+PAIRINGS_PER_IDENTITY: Final = 10  # RL-HTTP-067
 
 # --- budgets
 HOUR_MS: Final = 3_600_000  # RL-ADMIT-029

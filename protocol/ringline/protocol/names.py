@@ -23,6 +23,7 @@ __all__ = [
     "JTI",
     "LEASE_ID",
     "MESSAGE_ID",
+    "NAMEPLATE",
     "PATTERNS",
     "REALM",
     "TASK_ID",
@@ -34,6 +35,7 @@ __all__ = [
     "is_invite_id",
     "is_loopback",
     "is_message_id",
+    "is_nameplate",
     "is_realm",
     "is_task_id",
     "is_uuid4",
@@ -59,6 +61,7 @@ CARD_ID: Final = r"\A[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"
 # What a relay makes for one invite: to everybody else a word without parts (RL-HTTP-051).
 INVITE: Final = r"\A[A-Za-z0-9._~-]{16,128}\Z"
 INVITE_ID: Final = r"\A[A-Za-z0-9_-]{1,64}\Z"
+NAMEPLATE: Final = r"\A[1-9][0-9]{0,2}\Z"
 _UUID4: Final = r"\A[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z"
 
 PATTERNS: Final[dict[str, str]] = {
@@ -75,6 +78,7 @@ PATTERNS: Final[dict[str, str]] = {
     "card_id": CARD_ID,
     "invite": INVITE,
     "invite_id": INVITE_ID,
+    "nameplate": NAMEPLATE,
 }
 
 _handle = re.compile(HANDLE)
@@ -85,6 +89,7 @@ _task_id = re.compile(TASK_ID)
 _context_id = re.compile(CONTEXT_ID)
 _invite = re.compile(INVITE)
 _invite_id = re.compile(INVITE_ID)
+_nameplate = re.compile(NAMEPLATE)
 _uuid4 = re.compile(_UUID4)
 
 
@@ -144,6 +149,11 @@ def is_invite(text: str) -> bool:
 def is_invite_id(text: str) -> bool:
     """True for the id of an invite (RL-HTTP-051)."""
     return _invite_id.match(text) is not None
+
+
+def is_nameplate(text: str) -> bool:
+    """True for the number of a pairing: 1 to 999, without zeros in front (RL-HTTP-058)."""
+    return _nameplate.match(text) is not None
 
 
 def is_uuid4(text: str) -> bool:

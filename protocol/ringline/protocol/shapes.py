@@ -11,7 +11,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ringline.protocol import names
 from ringline.protocol.frames import Envelope
-from ringline.protocol.limits import INT_MAX, INVITE_LIFE_MAX_S, INVITE_LIFE_MIN_S, INVITE_USES
+from ringline.protocol.limits import (
+    INT_MAX,
+    INVITE_LIFE_MAX_S,
+    INVITE_LIFE_MIN_S,
+    INVITE_USES,
+    PAIRING_MESSAGE_BYTES,
+)
 
 __all__ = [
     "CallEnd",
@@ -24,6 +30,12 @@ __all__ = [
     "InviteRequest",
     "Keys",
     "KeysPublication",
+    "Pairing",
+    "PairingAnswer",
+    "PairingClaim",
+    "PairingMade",
+    "PairingMessage",
+    "PairingOffer",
     "Policy",
     "PrekeyPublication",
     "Problem",
@@ -40,6 +52,11 @@ Handle: TypeAlias = Annotated[str, Meta(pattern=names.HANDLE)]
 HashText: TypeAlias = Annotated[str, Meta(pattern=names.CARD_ID)]
 UnixMs: TypeAlias = Annotated[int, Meta(ge=0, le=INT_MAX)]
 Binary: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", max_length=16_384)]
+Sealed: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", max_length=-(-PAIRING_MESSAGE_BYTES * 4 // 3))
+]
+Nameplate: TypeAlias = Annotated[str, Meta(pattern=names.NAMEPLATE)]
+ClaimSecret: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}\Z")]
 
 
 class _Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -157,6 +174,51 @@ class InviteList(_Response, frozen=True, kw_only=True):
 
     invites: list[Invite]
     next: str | None
+
+
+class PairingMessage(_Request, frozen=True, kw_only=True):
+    """Body of ``POST /v1/pairings`` and ``POST …/reply``: the inviter's word, opaque to the relay."""
+
+    message: Sealed
+
+
+class PairingClaim(_Request, frozen=True, kw_only=True):
+    """Body of ``POST …/claim``. ``claim`` is 16 random bytes by which the guest is known from now on."""
+
+    claim: ClaimSecret
+
+
+class PairingAnswer(_Request, frozen=True, kw_only=True):
+    """Body of ``POST …/answer``: what the guest has to say, opaque to the relay."""
+
+    claim: ClaimSecret
+    message: Sealed
+
+
+class PairingMade(_Response, frozen=True, kw_only=True):
+    """Answer to ``POST /v1/pairings``. ``nameplate`` is the number in the code."""
+
+    nameplate: Nameplate
+    expires_at: UnixMs
+
+
+class PairingOffer(_Response, frozen=True, kw_only=True):
+    """Answer to ``POST …/claim``: the inviter's first message."""
+
+    message: Sealed
+    expires_at: UnixMs
+
+
+class Pairing(_Response, frozen=True, kw_only=True):
+    """How far two people have come. ``message`` is the last one of the other side, None before there is one.
+
+    ``state``: ``open`` until somebody claims it; ``claimed``; ``answered``; ``replied``; ``received`` once
+    the guest was given the reply; ``void`` when the inviter gave it up.
+    """
+
+    state: Literal["open", "claimed", "answered", "replied", "received", "void"]
+    message: Sealed | None
+    expires_at: UnixMs
 
 
 class Ticket(_Response, frozen=True, kw_only=True):

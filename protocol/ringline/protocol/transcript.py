@@ -29,6 +29,7 @@ USES: Final = (
     "fingerprint",
     "safety",
     "invite",
+    "pairing",
 )
 """Every use that has a label. ``auth`` is reserved and deliberately absent."""
 

@@ -26,6 +26,7 @@ from ringline.relay.gate import is_websocket_target
 from ringline.relay.invites import Minted
 from ringline.relay.keylog_http import LogRoutes
 from ringline.relay.lookout import Lookout, is_local
+from ringline.relay.pairing_http import PairingRoutes
 from ringline.relay.registry import Registry
 from ringline.relay.requests import (
     LARGE_BODY_BYTES,
@@ -72,9 +73,12 @@ class Routes:
         enrolment: Enrolment,
         strangers: Strangers,
         mint: Callable[[], Minted],
+        draw: Callable[[int], int],
         shows_itself: bool,
     ) -> None:
         """All of one relay's; ``info`` is what it says about itself, ``mint`` draws invites.
+
+        ``draw(n)`` returns a random number below ``n``.
 
         ``shows_itself``: what is for the operator is also here, for requests of this machine.
         """
@@ -86,6 +90,9 @@ class Routes:
         self._board = board
         self._access = AccessRoutes(
             registry, authenticator, board, enrolment, strangers, login=self._login, mint=mint
+        )
+        self._pairings = PairingRoutes(
+            board, self._directory, settings, strangers, login=self._login, draw=draw
         )
         self._fetches: Window[str] = Window(settings.key_fetches_per_minute, _MINUTE_MS)
         self._waits: dict[str, int] = {}
@@ -118,6 +125,7 @@ class Routes:
             (f"{handle}/policy", {"GET": self._get_policy, "PUT": self._put_policy}),
             (f"{handle}/revocations", {"POST": self._post_revocation}),
             *self._access.table(),
+            *self._pairings.table(),
             ("/v1/tickets", {"POST": self._post_ticket}),
             ("/v1/calls", {"GET": self._get_calls}),
             (call, {"GET": self._get_call}),

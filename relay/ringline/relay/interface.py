@@ -26,6 +26,7 @@ class Access(StrEnum):
     """Who may use an operation."""
 
     PUBLIC = "Nobody logs in."
+    GUEST = "Nobody logs in: whoever claims it first, by the secret that he claimed it with."
     STATEMENT = "Nobody logs in: the statement in the body proves itself."
     CARD = "The token is signed by the operational key of the card in the body."
     ENROLLED = "Any enrolled identity."
@@ -33,13 +34,13 @@ class Access(StrEnum):
     PARTY = "The two parties of the call; for all others it does not exist."
     CALLER = "The caller of the call; for all others it does not exist."
     CALLEE = "The callee of the call; for all others it does not exist."
-    INVITER = "Who issued the invite; for all others it does not exist."
+    INVITER = "Who issued the invite, or made the code; for all others it does not exist."
     LOOPBACK = "Loopback only; for all others the route does not exist."
 
     @property
     def by_token(self) -> bool:
         """True when a request carries a token."""
-        return self not in (Access.PUBLIC, Access.STATEMENT, Access.LOOPBACK)
+        return self not in (Access.PUBLIC, Access.STATEMENT, Access.GUEST, Access.LOOPBACK)
 
 
 @final
@@ -93,6 +94,7 @@ PATH_PARAMETERS: Final[Mapping[str, Schema]] = {
     "handle": _HANDLE,
     "call_id": {"type": "string"},
     "invite_id": {"type": "string"},
+    "nameplate": _pattern(names.NAMEPLATE),
     "tile": {"type": "string"},
 }
 _STATES: Final = list(dict.fromkeys(state.record for state in State))
@@ -103,6 +105,7 @@ _UUID: Final[Schema] = {"type": "string", "format": "uuid"}
 _SWITCHED: Final = Text("", f"The WebSocket is open, with subprotocol {SUBPROTOCOL}.")
 
 _H, _C = "/v1/handles/{handle}", "/v1/calls/{call_id}"
+_P: Final = "/v1/pairings/{nameplate}"
 
 OPERATIONS: Final = (
     Operation(
@@ -227,6 +230,60 @@ OPERATIONS: Final = (
         access=Access.INVITER,
         answers={200: _object(id={"type": "string"})},
         problems=(400, 404),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/pairings",
+        about="Get the number of a spoken code, and leave the first message for whoever is told the code.",
+        access=Access.ENROLLED,
+        body=shapes.PairingMessage,
+        answers={201: (shapes.PairingMade,)},
+        problems=(400, 413, 429),
+    ),
+    Operation(
+        method="GET",
+        path=_P,
+        about="How far the guest has come, with his answer; waits for it up to `wait` seconds.",
+        access=Access.INVITER,
+        query={"wait": _number(0, 50, 0)},
+        answers={200: (shapes.Pairing,)},
+        problems=(400, 404),
+    ),
+    Operation(
+        method="DELETE",
+        path=_P,
+        about="Give a spoken code up.",
+        access=Access.INVITER,
+        answers={200: (shapes.Pairing,)},
+        problems=(400, 404),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_P}/claim",
+        about="Be the one guest of a spoken code, and get the inviter's first message.",
+        access=Access.GUEST,
+        body=shapes.PairingClaim,
+        answers={200: (shapes.PairingOffer,)},
+        problems=(400, 404, 413, 429),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_P}/answer",
+        about="Leave the guest's answer, once; waits for the reply up to `wait` seconds.",
+        access=Access.GUEST,
+        query={"wait": _number(0, 50, 0)},
+        body=shapes.PairingAnswer,
+        answers={200: (shapes.Pairing,)},
+        problems=(400, 404, 409, 413, 429),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_P}/reply",
+        about="Leave the inviter's reply, once.",
+        access=Access.INVITER,
+        body=shapes.PairingMessage,
+        answers={200: (shapes.Pairing,)},
+        problems=(400, 404, 409, 413),
     ),
     Operation(
         method="POST",

@@ -14,7 +14,7 @@ from ringline.relay.strangers import networks
 __all__ = ["DEFAULT_PORT", "DEVELOPMENT", "LOCAL_REALM", "RelayOptions"]
 
 DEFAULT_PORT: Final = 7575
-DEVELOPMENT: Final = Settings(claims_per_minute=0, failed_logins_per_minute=0)
+DEVELOPMENT: Final = Settings(claims_per_minute=0, failed_logins_per_minute=0, pairing_claims_per_minute=0)
 """Settings of a relay that only its own computer reaches: no budgets for addresses, there is one."""
 
 LOCAL_REALM: Final = "localhost"

@@ -204,6 +204,7 @@ class RelayServer:
             enrolment=self.enrolment,
             strangers=strangers,
             mint=_mint_invite,
+            draw=secrets.randbelow,
             shows_itself=local,
         )
 

@@ -68,6 +68,8 @@ TABLE: Final[Mapping[str, Setting]] = {
         "of one identity kept that have brought nobody new, those that are over included"),
     "CLAIMS_PER_MINUTE": Setting(_Q, 20, "requests", 0, 1_000_000,
         "for a handle from one IPv4 address or IPv6 /64, by whoever is not its owner"),
+    "PAIRING_CLAIMS_PER_MINUTE": Setting(_Q, 10, "requests", 0, 1_000_000,
+        "for the other side of a spoken code from one IPv4 address or IPv6 /64"),
     "FAILED_LOGINS_PER_MINUTE": Setting(_Q, 60, "requests", 0, 1_000_000,
         "and handshakes without a right log-in from one IPv4 address or IPv6 /64"),
     "STORED_CALLS": Setting(_Q, limits.STORED_CALLS, "calls", 0, 10_000_000,
@@ -134,6 +136,9 @@ TABLE: Final[Mapping[str, Setting]] = {
     # --- cancellation (protocol §7)
     "CANCEL_WAIT_MS": Setting(_B, limits.CANCEL_WAIT_MS, "ms", 0, limits.DAY_MS,
         "that an HTTP cancel waits for the listener"),
+    # --- spoken codes
+    "PAIRING_LIFE_MS": Setting(_B, limits.PAIRING_LIFE_MS, "ms", 1, limits.HOUR_MS,
+        "from the making of a spoken code until it is forgotten"),
     # --- connections (protocol §2)
     "PING_INTERVAL_MS": Setting(_B, limits.PING_INTERVAL_MS, "ms", 1, limits.DAY_MS,
         "between pings"),
@@ -195,6 +200,7 @@ class Settings:
     log_fetches_per_minute: int = _of("LOG_FETCHES_PER_MINUTE")
     invites: int = _of("INVITES")
     claims_per_minute: int = _of("CLAIMS_PER_MINUTE")
+    pairing_claims_per_minute: int = _of("PAIRING_CLAIMS_PER_MINUTE")
     failed_logins_per_minute: int = _of("FAILED_LOGINS_PER_MINUTE")
     stored_calls: int = _of("STORED_CALLS")
     stored_request_bytes: int = _of("STORED_REQUEST_BYTES")
@@ -226,6 +232,7 @@ class Settings:
     stop_wait_ms: int = _of("STOP_WAIT_MS")
     stored_record_life_ms: int = _of("STORED_RECORD_LIFE_MS")
     cancel_wait_ms: int = _of("CANCEL_WAIT_MS")
+    pairing_life_ms: int = _of("PAIRING_LIFE_MS")
     ping_interval_ms: int = _of("PING_INTERVAL_MS")
     ping_timeout_ms: int = _of("PING_TIMEOUT_MS")
     undecodable_frames: int = _of("UNDECODABLE_FRAMES")

@@ -16,7 +16,7 @@ def test_labels_are_those_of_the_design_and_none_is_the_beginning_of_another() -
     assert label("card") == b"\x00\x10ringline-v1/card"
     assert set(USES) == {
         "card", "prekey", "key", "ctx", "sig", "hpke", "next",
-        "succession", "revoke", "chain", "seed", "fingerprint", "safety", "invite",
+        "succession", "revoke", "chain", "seed", "fingerprint", "safety", "invite", "pairing",
     }  # fmt: skip
     for one, other in permutations(USES, 2):
         assert not label(one).startswith(label(other))
