@@ -1,8 +1,10 @@
 """Invites as they are handed over, and what proves to an inviter who took his up."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ringline.protocol.invite import INVITE_PREFIX, PAIRING_BYTES, Invite
+from ringline.protocol.signing import SigningKey
 from vectors.vector import REALM, Json, Party, Vector, accepted, refused, seed
 
 __all__ = ["vectors"]
@@ -19,6 +21,7 @@ def _fields(invite: Invite) -> Json:
         "inviter": invite.inviter,
         "ipk": None if invite.ipk is None else invite.ipk.hex(),
         "pairing": None if invite.pairing is None else invite.pairing.hex(),
+        "log": None if invite.log is None else invite.log.hex(),
     }
 
 
@@ -26,12 +29,21 @@ def vectors() -> Iterator[Vector]:
     """Yield the vectors of this kind."""
     alice, bob = Party("alice"), Party("bob")
     pairing = seed("pairing")[:PAIRING_BYTES]
+    log = SigningKey(seed("log")).public
     whole = Invite(realm=REALM, secret=_SECRET, inviter="alice", ipk=alice.identity.public, pairing=pairing)
     made = {
         "whole": ("an invite of another identity", whole),
         "operator": (
             "an invite of the operator, for one handle",
             Invite(realm=REALM, secret=_SECRET, handle="bob"),
+        ),
+        "log": (
+            "an invite that names the key of the relay's key log",
+            replace(whole, log=log),
+        ),
+        "operator_log": (
+            "an invite of the operator that names the key of his key log",
+            Invite(realm=REALM, secret=_SECRET, handle="bob", log=log),
         ),
         "at": (
             "a realm that is reached elsewhere",

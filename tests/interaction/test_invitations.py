@@ -2,17 +2,18 @@
 
 import dataclasses
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringline.client import Account, Contacts, Home, Peers, RelayAddress, RelayClock, RelayHttp
+from ringline.client import Account, Contacts, Home, KeyLog, Peers, RelayAddress, RelayClock, RelayHttp
 from ringline.client.admittance import admit_at_relay
 from ringline.client.contacts import Pin
 from ringline.client.invitations import Given, Invitations, pin_inviter
-from ringline.protocol.errors import ConfigError, HttpProblem, TransportError, TrustError
+from ringline.protocol.encoding import b64encode
+from ringline.protocol.errors import ConfigError, HttpProblem, LogForked, TransportError, TrustError
 from ringline.protocol.invite import Invite
 from ringline.protocol.shapes import Policy
 from ringline.protocol.signing import SigningKey
@@ -95,6 +96,32 @@ async def test_both_sides_pin_the_others_key(world: World) -> None:
     again = Invitations(world.alice.home, world.alice.account, world.alice.http, world.alice.contacts)
     assert await again.meet() == []
     assert [kept.met for kept in again.kept()] == [("bob",)]
+
+
+async def test_an_invite_hands_the_key_of_the_relays_log_on(tmp_path: Path) -> None:
+    """So that a newcomer need not believe the relay that is to be held to its log."""
+    relay_db = tmp_path / "relay.db"
+    async with running_relay(realm=REALM, db=relay_db) as relay, middleman(relay.port) as liar:
+        assert relay.log_key is not None
+        alice = Person(tmp_path / "a", f"http://127.0.0.1:{liar.port}", "alice")
+        await alice.http.publish()
+        invite, _ = await alice.invitations.invite(Given(), uses=1, ttl_s=DAY_S)
+        assert invite.log == relay.log_key.public
+        forged = b64encode(SigningKey.generate().public)
+
+        def fork(method: str, target: str, answer: Answer) -> Answer:
+            return answer_json(answer, log_key=forged) if target == "/v1/relay" else answer
+
+        liar.on_answer = fork
+        bob = Person(tmp_path / "b", f"http://127.0.0.1:{liar.port}", "bob")
+        with (
+            closing(KeyLog(bob.home, bob.http, bob.clock)) as log,
+            pytest.raises(LogForked, match="signed by another key"),
+        ):
+            await log.greet(await bob.http.info(), [invite.log])
+        # Nobody is invited to a relay whose log is not the one that was seen.
+        with pytest.raises(LogForked, match="signed by another key"):
+            await alice.invitations.invite(Given(), uses=1, ttl_s=DAY_S)
 
 
 async def test_without_an_invite_the_relay_is_not_asked(world: World) -> None:

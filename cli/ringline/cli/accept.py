@@ -110,7 +110,7 @@ async def _accept(home: "Home", account: "Account", invite: "Invite", given: "Gi
     clock = RelayClock()
     http = RelayHttp(account.address, account, clock)
     with closing(KeyLog(home, http, clock, _note)) as log:
-        await log.greet(await http.info())
+        await log.greet(await http.info(), () if invite.log is None else (invite.log,))
         proof = invite.prove(account.handle, account.ipk)
         await http.publish(invite.secret if proof is None else f"{invite.secret}:{proof}")
         if invite.inviter is None:

@@ -6,6 +6,7 @@ pin what the other has, whatever stands between them.
 """
 
 import asyncio
+import contextlib
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from ringline.client.account import Account
 from ringline.client.contacts import Contacts, Pin
 from ringline.client.home import Home, read_private, write_private
 from ringline.client.http import RelayHttp
+from ringline.client.keylog import KeyLog
 from ringline.client.trust import read_keys
 from ringline.protocol import shapes
 from ringline.protocol.encoding import b64decode, b64encode
@@ -103,8 +105,12 @@ class Invitations:
     async def invite(self, given: Given, *, uses: int, ttl_s: int) -> tuple[Invite, Issued]:
         """Make an invite and return it, to be handed over, with what is kept of it.
 
-        Raises as `RelayHttp` does.
+        It hands the key of the relay's log on, as it is known here. Raises as `RelayHttp` does, and
+        `LogForked` when the relay's log is not the one that was seen before: nobody is invited to it then.
         """
+        with contextlib.closing(KeyLog(self._home, self._http, self._http.clock)) as log:
+            await log.greet(await self._http.info())
+            log_key = log.vouched
         made = await self._http.make_invite(uses, ttl_s)
         pairing = secrets.token_bytes(PAIRING_BYTES)
         address = self._account.address
@@ -115,6 +121,7 @@ class Invitations:
             inviter=self._account.handle,
             ipk=self._account.ipk,
             pairing=pairing,
+            log=log_key,
         )
         issued = Issued(
             id=made.id,

@@ -105,7 +105,7 @@ class KeyLog:
 
     @property
     def vouched(self) -> bytes | None:
-        """The key of the log that an own contact string hands on; None in the development realm."""
+        """The key of the log that own contact strings and invites hand on; None in the development realm."""
         return None if self.history is None or self._address.is_local else self.history.key.public
 
     def close(self) -> None:
@@ -116,7 +116,8 @@ class KeyLog:
     # --- whether there is a log, and under which key
 
     async def greet(self, info: RelayInfo, told: Iterable[bytes] = ()) -> None:
-        """Begin to follow the log of a relay. ``told`` are keys of its log that contact strings named.
+        """Begin to follow the log of a relay. ``told`` are keys of its log that contact strings or invites
+        named.
 
         Raises `LogForked` when the relay has no log any more, or one under another key.
         """

@@ -82,7 +82,7 @@ def _lines(views: Mapping[str, View]) -> str:
 
 def gone(address: RelayAddress, seen: Seen | None, state: Path) -> LogForked:
     """The relay had a key log and says that it has none."""
-    had = "its key was told here by a contact" if seen is None else f"it had {View.of(seen)}"
+    had = "its key was told here by a contact or an invite" if seen is None else f"it had {View.of(seen)}"
     return LogForked(
         f"the relay at {address.base_url} does not show its key log any more: {had}.",
         still_true=_STILL,

@@ -24,7 +24,7 @@ from ringline.protocol.signing import PUBLIC_BYTES
 __all__ = ["Alarm", "KeySource", "LogState", "Seen", "SeenCard", "followed_key"]
 
 KeySource: TypeAlias = Literal["contact", "relay"]
-"""Who told the key of the log: a contact string, or the relay itself at the first contact."""
+"""Who told the key of the log: a contact string or an invite, or the relay itself at the first contact."""
 
 _ALARM: Final = "id, text, at, seen, evidence"
 _CARD: Final = "number, card_id, handle, serial, ipk"

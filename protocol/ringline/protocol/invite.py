@@ -1,8 +1,9 @@
 """Invites as they are handed over: one line of text that holds all that is needed to get in touch.
 
-Where the relay is, whose invite it is and by which key he is known, the relay's one-time secret, and a second
+Where the relay is, whose invite it is and by which key he is known, the relay's one-time secret, a second
 secret of the two people alone, with which the inviter can tell who took his invite up without believing the
-relay (`Invite.prove`). A checksum catches slips before anything is sent anywhere::
+relay (`Invite.prove`), and the key of the relay's key log, if it has one. A checksum
+catches slips before anything is sent anywhere::
 
     rli1 + base32(version-1 fields + 4 bytes of checksum)
 
@@ -57,6 +58,9 @@ class Invite:
     """The second secret, 16 bytes, which the relay never sees; with ``inviter`` and only with it."""
     handle: str | None = None
     """The one handle that the invite is for; None for any."""
+    log: bytes | None = None
+    """Public key of the relay's key log, 32 bytes, so that the guest need not take the relay's word for it;
+    None when it is not told."""
 
     def __post_init__(self) -> None:
         if not is_realm(self.realm):
@@ -76,6 +80,10 @@ class Invite:
             if len(self.ipk) != PUBLIC_BYTES:
                 raise InviteError("the inviter's key has another length", next_step=_STEP)
             check_public(self.ipk)
+        if self.log is not None:
+            if len(self.log) != PUBLIC_BYTES:
+                raise InviteError("the key of the log in the invite has another length", next_step=_STEP)
+            check_public(self.log)
 
     @property
     def base_url(self) -> str:
@@ -100,7 +108,7 @@ class Invite:
         place = "" if self.base_url == f"https://{self.realm}" else self.base_url
         fields = (place, self.realm, self.secret, self.handle or "", self.inviter or "")
         data = b"".join(vec(part.encode("ascii")) for part in fields)
-        data += (self.ipk or b"") + (self.pairing or b"")
+        data += (self.ipk or b"") + (self.pairing or b"") + (self.log or b"")
         return INVITE_PREFIX + _to_text(data + _checksum(data))
 
     @classmethod
@@ -121,7 +129,7 @@ class Invite:
             place, realm, secret, handle, inviter = (reader.text() for _ in range(5))
             ipk = reader.take(PUBLIC_BYTES) if inviter else None
             pairing = reader.take(PAIRING_BYTES) if inviter else None
-            reader.end()
+            log = _rest(reader)
         except EncodingError:
             raise InviteError("this invite cannot be read", next_step=_STEP) from None
         try:
@@ -133,12 +141,24 @@ class Invite:
                 ipk=ipk,
                 pairing=pairing,
                 handle=handle or None,
+                log=log,
             )
         except WeakKey:
             raise WeakKey("the key in this invite must not be used", next_step=_STEP) from None
         if invite.format() != text:
             raise InviteError("this invite is written in another way than invites are", next_step=_STEP)
         return invite
+
+
+def _rest(reader: Reader) -> bytes | None:
+    """Return the key behind the other fields; None when nothing is there."""
+    try:
+        reader.end()
+    except EncodingError:
+        key = reader.take(PUBLIC_BYTES)
+        reader.end()
+        return key
+    return None
 
 
 def _checksum(data: bytes) -> bytes:

@@ -84,10 +84,13 @@ class ServeOptions:
         self.invite("x" * 16, self.public_url("http://127.0.0.1"))
         return options
 
-    def invite(self, secret: str, url: str) -> str:
-        """Return the administrator's invite as it is handed over. Raises `ConfigError` for a bad URL."""
+    def invite(self, secret: str, url: str, log: bytes | None = None) -> str:
+        """Return the administrator's invite as it is handed over; ``log`` is the key of the key log.
+
+        Raises `ConfigError` for a bad URL.
+        """
         try:
-            return Invite(realm=self.realm, secret=secret, at=url, handle=self.admin).format()
+            return Invite(realm=self.realm, secret=secret, at=url, handle=self.admin, log=log).format()
         except InviteError as error:
             raise ConfigError(
                 f"{url!r} in realm {self.realm!r}: {error}",
@@ -139,7 +142,7 @@ async def _invite_admin(
         with contextlib.suppress(OSError):
             os.unlink(path)
         return
-    text = options.invite(made.invite, url)
+    text = options.invite(made.invite, url, None if relay.log_key is None else relay.log_key.public)
     say(f"  Admin     {options.admin}, who has not enrolled; his invite holds for 24 hours, once, and any")
     if on_terminal and options.invite_file is None:
         say("            earlier one no more. He pastes it when asked by:  ringline accept")

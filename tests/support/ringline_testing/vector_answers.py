@@ -274,6 +274,7 @@ def _invite(given: Json) -> Json:
         "inviter": invite.inviter,
         "ipk": None if invite.ipk is None else invite.ipk.hex(),
         "pairing": None if invite.pairing is None else invite.pairing.hex(),
+        "log": None if invite.log is None else invite.log.hex(),
     }
 
 

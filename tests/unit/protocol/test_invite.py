@@ -38,12 +38,19 @@ def bobs(**members: Any) -> Invite:
     return Invite(**(values | members))
 
 
-@given(realm=realms, secret=secrets, at=places, handle=st.none() | handles, inviter=st.none() | handles)
+@given(
+    realm=realms,
+    secret=secrets,
+    at=places,
+    handle=st.none() | handles,
+    inviter=st.none() | handles,
+    log=st.none() | st.just(OTHER),
+)
 def test_what_is_written_is_read(
-    realm: str, secret: str, at: str | None, handle: str | None, inviter: str | None
+    realm: str, secret: str, at: str | None, handle: str | None, inviter: str | None, log: bytes | None
 ) -> None:
     keys: dict[str, Any] = {"inviter": inviter, "ipk": IPK, "pairing": PAIRING} if inviter else {}
-    invite = Invite(realm=realm, secret=secret, at=at, handle=handle, **keys)
+    invite = Invite(realm=realm, secret=secret, at=at, handle=handle, log=log, **keys)
     text = invite.format()
     assert text.startswith(INVITE_PREFIX)
     assert set(text) <= set(ALPHABET) | set(INVITE_PREFIX)
@@ -57,7 +64,7 @@ def test_a_place_that_goes_without_saying_is_not_written() -> None:
 
 
 def test_an_invite_is_a_line_for_a_chat() -> None:
-    assert len(bobs(at="https://calls.relay.example").format()) < 260
+    assert len(bobs(at="https://calls.relay.example", log=OTHER).format()) < 310
 
 
 @given(data=st.data())
@@ -126,6 +133,8 @@ def test_what_goes_without_saying_must_not_be_said() -> None:
         {"pairing": None},
         {"pairing": bytes(15)},
         {"handle": "-x"},
+        {"log": OTHER[:-1]},
+        {"log": b""},
     ],
 )
 def test_fields_have_their_patterns(change: dict[str, Any]) -> None:
@@ -133,9 +142,25 @@ def test_fields_have_their_patterns(change: dict[str, Any]) -> None:
         dataclasses.replace(bobs(), **change)
 
 
-def test_a_weak_key_is_refused() -> None:
+@pytest.mark.parametrize("member", ["ipk", "log"])
+def test_a_weak_key_is_refused(member: str) -> None:
+    """Here and on reading one that somebody else wrote."""
+    weak = b"\x01" + bytes(31)
     with pytest.raises(WeakKey):
-        bobs(ipk=b"\x01" + bytes(31))
+        bobs(**{member: weak})
+    keys = {"ipk": IPK, "log": OTHER} | {member: weak}
+    body = b"".join(vec(part.encode()) for part in ("", "relay.example", SECRET, "", "bob"))
+    body += keys["ipk"] + PAIRING + keys["log"]
+    with pytest.raises(WeakKey):
+        Invite.parse(INVITE_PREFIX + _to_text(body + _checksum(body)))
+
+
+@pytest.mark.parametrize("extra", [b"\x00", OTHER[:-1], OTHER + b"\x00"])
+def test_what_is_behind_the_fields_is_a_whole_key_or_nothing(extra: bytes) -> None:
+    body = b"".join(vec(part.encode()) for part in ("", "relay.example", SECRET, "", "bob"))
+    body += IPK + PAIRING + extra
+    with pytest.raises(InviteError):
+        Invite.parse(INVITE_PREFIX + _to_text(body + _checksum(body)))
 
 
 def test_no_error_and_no_repr_shows_a_secret() -> None:
