@@ -19,7 +19,7 @@ from ringline_testing.relay import running_relay
 from ringline_testing.signed import Line, Owner, exchange
 
 OPEN: dict[str, Any] = {"offline": True, "accept": "anyone", "allow": [], "block": []}
-BOUND_S = 30.0
+BOUND_S = 60.0
 
 
 class Scene:

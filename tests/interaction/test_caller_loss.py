@@ -37,7 +37,7 @@ class Held:
 
     async def begun(self) -> None:
         """Wait until it works."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self.started.wait()
 
     async def __call__(self, call: ScriptedCall) -> None:

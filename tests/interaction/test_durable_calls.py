@@ -19,7 +19,7 @@ from ringline_testing.ports import lasting_port
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer
 
-BOUND_S = 30.0
+BOUND_S = 60.0
 
 
 class World:

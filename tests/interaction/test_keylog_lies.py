@@ -24,7 +24,7 @@ from ringline_testing.middleman import Middleman, answer_json, middleman
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer, Owner
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 @dataclass

@@ -23,7 +23,7 @@ from ringline.relay.server import RelayServer
 from ringline_testing.pids import alive
 from ringline_testing.relay import running_relay
 
-BOUND_S = 30.0
+BOUND_S = 60.0
 
 
 @dataclass

@@ -22,7 +22,7 @@ from ringline_testing.middleman import Frames, Middleman, answer_json, middleman
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer, Owner
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 LEASE = "00000000-0000-4000-8000-000000000001"
 UNSIGNED = "The relay says so; nobody has signed it."
 

@@ -13,7 +13,7 @@ from ringline_testing.relay import running_relay
 from ringline_testing.signed import Owner
 
 REALM: Final = "relay.example"
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 30.0
 _INVITE: Final = {"uses": 1, "ttl_s": 86_400}
 _POLICY: Final[dict[str, Any]] = {"offline": True, "accept": "anyone", "allow": [], "block": []}
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.system
 
 OUTSIDER = Path(__file__).with_name("outsider.py")
 RINGLINE = Path(sys.executable).with_name("ringline")
-BOUND_S = 30
+BOUND_S = 120
 Json = dict[str, Any]
 NUMBERS = itertools.count()
 Play = Callable[[Json], Iterator[Json]]

@@ -17,7 +17,7 @@ from ringline_testing.signed import Owner, exchange
 pytestmark = pytest.mark.system
 
 RINGLINE = Path(sys.executable).with_name("ringline")
-BOUND_S = 30
+BOUND_S = 120
 
 
 class Process:

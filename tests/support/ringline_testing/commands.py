@@ -19,7 +19,7 @@ from ringline_testing.nursery import Child, nursery
 __all__ = ["BOUND_S", "RINGLINE", "Running", "Scene", "processes_with", "until"]
 
 RINGLINE = str(Path(sys.executable).with_name("ringline"))
-BOUND_S = 30
+BOUND_S = 120
 """How long anything is waited for, in seconds."""
 
 

@@ -24,7 +24,7 @@ from ringline_testing.signed import Answer, exchange
 
 __all__ = ["Frames", "Middleman", "Passing", "answer_json", "middleman"]
 
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 30.0
 
 Frames = list[dict[str, Any] | str | bytes]
 

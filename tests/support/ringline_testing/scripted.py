@@ -35,7 +35,7 @@ from ringline_testing.signed import Line, Owner, now_ms
 
 __all__ = ["ScriptedCall", "ScriptedListener", "echo", "scripted_listener"]
 
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 30.0
 
 
 @dataclass(kw_only=True)

@@ -36,7 +36,7 @@ __all__ = ["Answer", "Line", "Owner", "exchange", "now_ms"]
 
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 30.0
 
 
 def now_ms() -> int:
@@ -82,7 +82,7 @@ async def exchange(
     lines += [f"{name}: {value}" for name, value in pairs]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")
-    async with asyncio.timeout(_PATIENCE_S * 6):
+    async with asyncio.timeout(_PATIENCE_S * 2):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))

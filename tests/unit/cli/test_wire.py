@@ -115,4 +115,4 @@ async def test_a_flipped_bit_changes_one_bit_of_a_call_and_nothing_else() -> Non
 async def test_a_relay_that_is_gone_ends_the_connection() -> None:
     async with Wire(1) as recorder:
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError, IndexError)):
-            await asyncio.wait_for(get(recorder, "/"), 5)
+            await asyncio.wait_for(get(recorder, "/"), 30)

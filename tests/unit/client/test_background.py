@@ -34,5 +34,5 @@ async def test_closing_ends_what_runs_and_tells_nothing(caplog: pytest.LogCaptur
     work = Background("a piece of work")
     work.start(hang())
     await asyncio.sleep(0)
-    await asyncio.wait_for(work.close(), 5)
+    await asyncio.wait_for(work.close(), 30)
     assert (ended, caplog.text) == (["ended"], "")

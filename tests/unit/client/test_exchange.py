@@ -64,7 +64,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
     async with server:
         with pytest.raises(TransportError, match="larger than any answer"):
             await get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=20)
-        await asyncio.wait_for(left.wait(), 5)
+        await asyncio.wait_for(left.wait(), 30)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_silence_ends_in_time_and_the_connection_is_closed() -> None:
     async with canned_server(lambda asked: None) as server:
         with pytest.raises(TransportError, match="did not answer within 0 s"):
             await get(server.url, timeout_s=0.2)
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), 30)
 
 
 async def test_dripping_bytes_do_not_stretch_the_time() -> None:
@@ -119,11 +119,11 @@ async def test_dripping_bytes_do_not_stretch_the_time() -> None:
 async def test_a_cancelled_wait_ends_the_exchange_and_its_thread() -> None:
     async with canned_server(lambda asked: None) as server:
         task = asyncio.create_task(get(server.url, timeout_s=60))
-        await asyncio.wait_for(server.came.wait(), 5)
+        await asyncio.wait_for(server.came.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), 30)
         for thread in threading.enumerate():
             if thread.name == "ringline-http":
                 await asyncio.to_thread(thread.join, 5)

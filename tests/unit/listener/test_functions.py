@@ -12,7 +12,7 @@ from ringline.listener.effects import Broken, Produced, Result
 from ringline.listener.functions import AsyncRun, Place, ThreadRun
 from ringline.listener.tasks import Call, TaskFailed
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 @pytest.fixture

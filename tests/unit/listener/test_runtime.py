@@ -20,7 +20,7 @@ from ringline.listener.runtime import Command, CommandRun, environment
 from ringline.listener.tasks import Call, Conversation
 from ringline_testing.pids import alive
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 Outcome = tuple[Result, bool]
 
 
