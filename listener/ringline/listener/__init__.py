@@ -13,8 +13,9 @@
     listener.run()  # until Ctrl-C
 """
 
-from ringline.listener.listener import Listener, Serving
+from ringline.listener.listener import Listener
 from ringline.listener.runtime import Command
+from ringline.listener.serving import Serving
 from ringline.listener.tasks import Answer, Call, Conversation, TaskFailed
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError, TrustError
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import final
 
 from ringline.client import DEFAULT_RELAY, Home, Passphrase
-from ringline.listener.listener import Listener, Serving
+from ringline.listener.listener import Listener
 from ringline.listener.runtime import Command
+from ringline.listener.serving import Serving
 from ringline.listener.tasks import DEFAULT_TASK
 from ringline.protocol.errors import ConfigError
 from ringline.protocol.limits import WORK_BOUND_MS

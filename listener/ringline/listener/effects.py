@@ -20,6 +20,7 @@ from ringline.protocol.frames import (
     CallStarted,
     IncomingCall,
 )
+from ringline.protocol.instant import Instant
 
 __all__ = [
     "NO_ROOM",
@@ -97,6 +98,26 @@ class Opened:
     suite: int
     reply_public: bytes
     json: bytes = field(repr=False)
+
+    def offer(self, frame: IncomingCall, now: Instant) -> Offer:
+        """Return what the journal keeps of the call that brought it, offered ``now`` by that frame."""
+        return Offer(
+            call_id=frame.call_id,
+            handle=frame.from_,
+            from_ipk=self.from_ipk,
+            own_ipk=self.own_ipk,
+            digest=self.digest,
+            suite=self.suite,
+            reply_public=self.reply_public,
+            mode="sync" if frame.delivery_mode is UNSET else frame.delivery_mode,
+            message_id="" if frame.message_id is UNSET else frame.message_id,
+            correlation_id=frame.correlation_id,
+            iat=frame.envelope.iat,
+            exp=frame.envelope.exp,
+            offered_at=now.wall,
+            execute_by=None if frame.execute_by is UNSET else frame.execute_by,
+            lease_id=None if frame.lease_id is UNSET else frame.lease_id,
+        )
 
 
 @final

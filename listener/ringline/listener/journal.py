@@ -11,15 +11,14 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
-from ringline.listener import contexts
+from ringline.listener import contexts, journal_rows
 from ringline.listener.entries import (
     ContextClaim,
     ContextTurn,
     End,
     Entry,
-    EntryState,
     JournalError,
     Offer,
     Taking,
@@ -56,12 +55,6 @@ _TAIL_MS: Final = 2 * ENVELOPE_SKEW_MS
 _ENTRY_BYTES: Final = 1_024
 _OFFER_BYTES: Final = 2_048  # a one-time key of the larger suite, and the rest
 
-_OFFER_COLUMNS: Final = (
-    "call_id, handle, from_ipk, own_ipk, digest, suite, reply_public, mode, message_id, correlation_id,"
-    " iat, exp, offered_at, execute_by, lease_id, granted, cancelled"
-)
-_ENTRY_COLUMNS: Final = "id, from_ipk, key, payload_digest, exp, state, request, outcome, terminal, reason"
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,8 @@ class Journal:
         except JournalError as error:
             self._file.close()
             # Damage that the check at the start passes over is found by the first page that is read.
-            assert isinstance(error.__cause__, sqlite3.Error)
+            if not isinstance(error.__cause__, sqlite3.Error):
+                raise
             raise self._file.unusable(error.__cause__) from None
         except BaseException:
             self._file.close()
@@ -132,12 +126,7 @@ class Journal:
     def find(self, call_id: str) -> Entry | None:
         """See `Records.find`."""
         with self._statement() as run:
-            row = run.execute(
-                f"SELECT {_ENTRY_COLUMNS} FROM entries"
-                " WHERE id = (SELECT entry_id FROM offers WHERE call_id = ?)",
-                (call_id,),
-            ).fetchone()
-            return None if row is None else _entry(run, row)
+            return journal_rows.find(run, call_id)
 
     # --- a call comes in
 
@@ -186,16 +175,13 @@ class Journal:
             else:
                 verdict = Verdict.JOINED
                 entry_id = row[0]
-            run.execute(
-                f"INSERT INTO offers (entry_id, {_OFFER_COLUMNS}) VALUES ({', '.join('?' * 18)})",
-                (entry_id, *_offer_values(offer)),
-            )
+            journal_rows.insert_offer(run, entry_id, offer)
             run.execute(
                 "UPDATE entries SET exp = max(exp, ?), durable = max(durable, ?), size = size + ?"
                 " WHERE id = ?",
                 (offer.exp, offer.mode == "durable", _OFFER_BYTES, entry_id),
             )
-            return Taking(verdict, _load(run, entry_id))
+            return Taking(verdict, journal_rows.load(run, entry_id))
 
     def offered(self, call_id: str, lease_id: str | None, execute_by: int | None) -> None:
         """See `Records.offered`."""
@@ -379,55 +365,3 @@ def _purge(run: sqlite3.Connection, now: int, active: Collection[int]) -> None:
             _forget_openings(run, entry_id)
             contexts.release(run, entry_id)
             run.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
-
-
-def _load(run: sqlite3.Connection, entry_id: int) -> Entry:
-    row = run.execute(f"SELECT {_ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-    return _entry(run, row)
-
-
-def _entry(run: sqlite3.Connection, row: tuple[Any, ...]) -> Entry:
-    entry_id, from_ipk, key, payload_digest, exp, state, request, outcome, terminal, reason = row
-    offers = run.execute(
-        f"SELECT {_OFFER_COLUMNS} FROM offers WHERE entry_id = ? ORDER BY rowid", (entry_id,)
-    ).fetchall()
-    return Entry(
-        id=entry_id,
-        from_ipk=from_ipk,
-        key=key,
-        payload_digest=payload_digest,
-        exp=exp,
-        state=EntryState(state),
-        request=request,
-        end=None if terminal is None else End(outcome, terminal, reason),
-        offers={values[0]: _offer(values) for values in offers},
-    )
-
-
-def _offer_values(offer: Offer) -> tuple[object, ...]:
-    return (
-        offer.call_id,
-        offer.handle,
-        offer.from_ipk,
-        offer.own_ipk,
-        offer.digest,
-        offer.suite,
-        offer.reply_public,
-        offer.mode,
-        offer.message_id,
-        offer.correlation_id,
-        offer.iat,
-        offer.exp,
-        offer.offered_at,
-        offer.execute_by,
-        offer.lease_id,
-        offer.granted,
-        offer.cancelled,
-    )
-
-
-def _offer(values: tuple[Any, ...]) -> Offer:
-    names = _OFFER_COLUMNS.replace(" ", "").split(",")
-    members = dict(zip(names, values, strict=True))
-    members["granted"] = bool(members["granted"])
-    return Offer(**members)

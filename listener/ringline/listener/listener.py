@@ -29,9 +29,8 @@ import logging
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, final, overload
+from typing import Any, Final, final
 
 from ringline.client import (
     DEFAULT_RELAY,
@@ -52,46 +51,23 @@ from ringline.listener.access import Access
 from ringline.listener.catalogue import Catalogue
 from ringline.listener.functions import Place
 from ringline.listener.journal import Journal
+from ringline.listener.offering import Offering
 from ringline.listener.reception import Reception
-from ringline.listener.runtime import Command
 from ringline.listener.service import Service, ServiceOptions
-from ringline.listener.tasks import DEFAULT_TASK, Function, make_task
+from ringline.listener.serving import Serving, callers, describe, let_in
 from ringline.listener.waiting import WaitingRoom
-from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError, RinglineError
 from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
 from ringline.protocol.names import HANDLE_RULE, is_handle
-from ringline.protocol.shapes import Policy
 
-__all__ = ["Listener", "Serving"]
+__all__ = ["Listener"]
 
 _log: Final = logging.getLogger(__name__)
 _CAPACITY_MAX: Final = 1_000
-_F = TypeVar("_F", bound=Function)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """What is served, told when the first connection stands."""
-
-    handle: str
-    realm: str
-    relay: str
-    """Base URL of the relay."""
-    fingerprint: str
-    """The own identity key, as people compare it."""
-    is_new: bool
-    """Whether the identity was made just now."""
-    tasks: tuple[str, ...]
-    admits: tuple[str, ...] | None
-    """The handles that are let in; None for anyone."""
-    contact: str
-    """The contact string by which others can trust this identity without the relay."""
-
-
-@final
-class Listener:
+class Listener(Offering):
     """Serves one handle at one relay.
 
     Handlers run in the event loop of `serve` (async ones) or in threads (plain ones); the connection lives
@@ -168,11 +144,11 @@ class Listener:
             )
         self.name = name
         self._home = Home(home) if isinstance(home, Path) else home
-        contacts, handles = _callers(allow)
+        contacts, handles = callers(allow)
         self._contacts = contacts
         open_to_all = allow is None and self.address.is_local
         self.access = Access(None if open_to_all else handles, frozenset(block))
-        self.catalogue = Catalogue(self.access)
+        super().__init__(Catalogue(self.access))
         self._trust_new = trust_new
         self.service_options = ServiceOptions(
             capacity=capacity, bound_ms=int(timeout * 1_000), drain_s=drain, expose_errors=expose_errors
@@ -189,59 +165,6 @@ class Listener:
         self._serving = False
         self._stops = 0
         self._account: tuple[Account, bool] | None = None
-
-    # --- what is offered
-
-    @overload
-    def task(self, function: _F, /) -> _F: ...
-    @overload
-    def task(
-        self, *, name: str | None = None, summary: str | None = None, converses: bool = True
-    ) -> Callable[[_F], _F]: ...
-    def task(
-        self,
-        function: _F | None = None,
-        *,
-        name: str | None = None,
-        summary: str | None = None,
-        converses: bool = True,
-    ) -> _F | Callable[[_F], _F]:
-        """Offer a function as a task; with or without parentheses.
-
-        ``name`` is by default the function's, with hyphens; ``summary`` the first line of its docstring.
-        ``converses`` False keeps no context between calls. Raises `ConfigError`.
-        """
-
-        def add(one: _F) -> _F:
-            self.catalogue.add(make_task(one, name=name, summary=summary, converses=converses))
-            return one
-
-        return add if function is None else add(function)
-
-    @overload
-    def answer(self, function: _F, /) -> _F: ...
-    @overload
-    def answer(self, *, summary: str | None = None, converses: bool = True) -> Callable[[_F], _F]: ...
-    def answer(
-        self,
-        function: _F | None = None,
-        *,
-        summary: str | None = None,
-        converses: bool = True,
-    ) -> _F | Callable[[_F], _F]:
-        """Have a function answer calls that name no task; it gets the `Call`. Raises `ConfigError`."""
-
-        def add(one: _F) -> _F:
-            self.catalogue.add(
-                make_task(one, name=DEFAULT_TASK, summary=summary, converses=converses, is_default=True)
-            )
-            return one
-
-        return add if function is None else add(function)
-
-    def answer_with(self, command: Command, *, task: str = DEFAULT_TASK) -> None:
-        """Have a program answer calls that name ``task``, or no task. Raises `ConfigError`."""
-        self.catalogue.add_command(command, task)
 
     # --- serving
 
@@ -403,9 +326,17 @@ class Listener:
             told = [contact.log for contact in self._contacts if contact.log is not None]
             await log.greet(await http.info(), told)
             await http.publish()
-            await self._let_in(http)
+            wanted = self.access.allow or frozenset[str]()
+            await let_in(http, wanted, offline=self._offline, note=self._note)
             await reception.meet()
-            serving = self._describe(account, is_new, contacts, log)
+            serving = describe(
+                account,
+                is_new=is_new,
+                tasks=self.catalogue.ids,
+                access=self.access,
+                contacts=contacts,
+                log_key=log.vouched,
+            )
 
             def ready() -> None:
                 _log.info("listening as %s at %s", serving.handle, serving.relay)
@@ -439,73 +370,6 @@ class Listener:
                 self.access.keep_charges(None, clock.own_ms)
                 with self._lock:
                     self._wire = None
-
-    async def _let_in(self, http: RelayHttp) -> None:
-        """Tell the relay whom to let through, and to keep calls, as far as that was asked for.
-
-        Where the policy accepts anyone, as on a development relay, nobody has to be named. All else of it
-        stays as it is.
-        """
-        wanted = self.access.allow or frozenset[str]()
-        if not wanted and not self._offline:
-            return
-        policy = await http.policy()
-        missing = [] if policy.accept == "anyone" else sorted(wanted - set(policy.allow))
-        turned_on = self._offline and not policy.offline
-        if not missing and not turned_on:
-            return
-        await http.set_policy(
-            Policy(
-                offline=policy.offline or self._offline,
-                accept=policy.accept,
-                allow=[*policy.allow, *missing],
-                block=policy.block,
-            )
-        )
-        if missing:
-            self._note(f"told the relay to let through: {', '.join(missing)}")
-        if turned_on:
-            self._note("told the relay to keep durable calls while nobody listens")
-
-    def _describe(self, account: Account, is_new: bool, contacts: Contacts, log: KeyLog) -> Serving:
-        allow = self.access.allow
-        if allow is not None:
-            allow |= {pin.handle for pin in contacts.pins() if self.access.admits(pin.handle)}
-        return Serving(
-            handle=self.name,
-            realm=self.address.realm,
-            relay=self.address.base_url,
-            fingerprint=account.fingerprint,
-            is_new=is_new,
-            tasks=self.catalogue.ids,
-            admits=None if allow is None else tuple(sorted(allow - self.access.block)),
-            contact=Contact(
-                handle=self.name,
-                realm=self.address.realm,
-                ipk=account.ipk,
-                at=self.address.base_url,
-                log=log.vouched,
-            ).format(),
-        )
-
-
-def _callers(allow: Collection[str] | None) -> tuple[tuple[Contact, ...], frozenset[str]]:
-    """Return the contact strings among those who may call, and the handles of all."""
-    contacts: list[Contact] = []
-    handles: set[str] = set()
-    for one in allow or ():
-        if "://" in one:
-            contact = Contact.parse(one)
-            contacts.append(contact)
-            handles.add(contact.handle)
-        elif is_handle(one):
-            handles.add(one)
-        else:
-            raise ConfigError(
-                f"{one!r} is neither a handle nor a contact string",
-                next_step="allow a handle (alice) or a contact string (ringline://alice@...)",
-            )
-    return tuple(contacts), frozenset(handles)
 
 
 def _say_nothing(text: str) -> None:

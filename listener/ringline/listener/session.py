@@ -211,11 +211,10 @@ class Session:
                 self._line.withdraw(call_id)
                 return []
             return self._line.rejected(call_id)
+        offer = opened.offer(opening.frame, now)
         if opening.unkept:
             # RL-IDEM-029: what the journal could not count before it was opened is not taken either.
-            offer = _offer(opening.frame, opened, now)
             return self._refuse(offer, failed("busy", NO_JOURNAL))
-        offer = _offer(opening.frame, opened, now)
         try:
             request = decode_request(opened.json)
         # RL-ENVELOPE-036: sealed JSON that breaks its rules is answered agent_error, a message over its limit
@@ -404,23 +403,3 @@ class Session:
             elif work.unsettled is None:
                 effects += self._floor.end(work, failed("busy", "this listener is stopping"), now)
         return effects
-
-
-def _offer(frame: IncomingCall, opened: Opened, now: Instant) -> Offer:
-    return Offer(
-        call_id=frame.call_id,
-        handle=frame.from_,
-        from_ipk=opened.from_ipk,
-        own_ipk=opened.own_ipk,
-        digest=opened.digest,
-        suite=opened.suite,
-        reply_public=opened.reply_public,
-        mode="sync" if frame.delivery_mode is UNSET else frame.delivery_mode,
-        message_id="" if frame.message_id is UNSET else frame.message_id,
-        correlation_id=frame.correlation_id,
-        iat=frame.envelope.iat,
-        exp=frame.envelope.exp,
-        offered_at=now.wall,
-        execute_by=None if frame.execute_by is UNSET else frame.execute_by,
-        lease_id=None if frame.lease_id is UNSET else frame.lease_id,
-    )
