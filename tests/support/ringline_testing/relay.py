@@ -44,6 +44,7 @@ async def running_relay(
             "calls_per_pair_per_hour": 0,
             "key_fetches_per_minute": 0,
             "claims_per_minute": 0,
+            "pairing_claims_per_minute": 0,
             "failed_logins_per_minute": 0,
         }
         settings = replace(Settings(), **(budgets | dict(settings or {})))
