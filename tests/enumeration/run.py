@@ -21,6 +21,7 @@ are so restless that the test would not see 8 ms either; run it on a quieter mac
 import argparse
 import asyncio
 import contextlib
+import itertools
 import math
 import multiprocessing
 import random
@@ -308,7 +309,7 @@ async def _probe_http(
     ]
     plan = questions * max(1, probes // len(questions))
     chance.shuffle(plan)
-    wire = Wire(port)
+    wire, turns = Wire(port), itertools.cycle(strangers)
     bodies = {(route.name, handle): route.body(handle) for route in ROUTES for handle in HANDLES}
     for who, route, handle in plan:
         target = route.target(handle)
@@ -320,7 +321,8 @@ async def _probe_http(
         if claimant is not None:
             signer = claimant(handle)
         elif who == "enrolled":
-            signer = chance.choice(strangers)
+            # In turn, since each may hold only so many tickets.
+            signer = next(turns)
         if signer is not None:
             headers |= signer.bearer(route.method, target.partition("?")[0])
         data = None if body is None else msgspec.json.encode(body)
