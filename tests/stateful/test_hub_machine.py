@@ -690,7 +690,7 @@ class HubMachine(RuleBasedStateMachine):
         assert self.waiting == {}
         hub = self.hub
         assert hub.snapshot()["now_records"] == 0
-        assert (len(hub._sessions), len(hub._timers) - self.draining) in ((0, 0), (0, -1))
+        assert (len(hub._sessions), len(hub.timers) - self.draining) in ((0, 0), (0, -1))
         assert (hub._book._by_id, hub._book._by_key, hub._book._rolls) == ({}, {}, {})
         assert hub._presence._desks == {}
         askers = hub._cancellation._askers

@@ -7,7 +7,7 @@ those without a second parse in all but odd cases.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Union, overload
 
 import msgspec
@@ -19,7 +19,6 @@ from ringline.protocol.names import is_correlation_id
 
 __all__ = ["decode", "encode"]
 
-_encoder: Final = msgspec.json.Encoder()
 _decoders: Final[Mapping[frames.Direction, msgspec.json.Decoder[Any]]] = {
     # A union made from a tuple at run time has no `X | Y` spelling.
     direction: msgspec.json.Decoder(Union[members])  # noqa: UP007
@@ -27,6 +26,12 @@ _decoders: Final[Mapping[frames.Direction, msgspec.json.Decoder[Any]]] = {
 }
 # The path is ours and harmless; the rest of msgspec's message may quote the peer's text.
 _PATH: Final = re.compile(r" - at `([$.a-z_]+)`\Z")
+
+
+_values: Final = msgspec.structs.astuple
+_SEALED: Final = (frames.CallRequest, frames.IncomingCall, frames.CallOutcome)
+_TRACED: Final = (frames.CallRequest, frames.IncomingCall)
+_ENVELOPE_MEMBERS: Final = len(frames.Envelope.__struct_fields__)
 
 
 class _Hint(msgspec.Struct):
@@ -39,9 +44,8 @@ class _Hint(msgspec.Struct):
 _hints: Final = msgspec.json.Decoder(_Hint)
 
 
-def encode(frame: frames.Frame) -> bytes:
-    """Return the JSON text of ``frame`` as UTF-8 bytes, its ``type`` first."""
-    return _encoder.encode(frame)
+encode: Final[Callable[[frames.Frame], bytes]] = msgspec.json.Encoder().encode
+"""Return the JSON text of a frame as UTF-8 bytes, its ``type`` first."""
 
 
 @overload
@@ -94,16 +98,17 @@ def _no_duplicates(payload: bytes, frame: frames.Frame) -> None:
     name and its value. Two members take free text; when neither holds a colon, the colons of the
     payload are the members. Otherwise the payload is parsed again, slowly.
     """
-    envelope: frames.Envelope | None = getattr(frame, "envelope", None)
-    traceparent = getattr(frame, "traceparent", UNSET)
-    if (envelope is not None and ":" in envelope.ct) or (traceparent is not UNSET and ":" in traceparent):
+    # Every frame passes here, so what can be counted in C is.
+    values = _values(frame)
+    members = 1 + len(values) - values.count(UNSET)
+    if isinstance(frame, _SEALED):
+        if ":" in frame.envelope.ct:
+            json.loads(payload, object_pairs_hook=_unique)
+            return
+        members += _ENVELOPE_MEMBERS
+    if isinstance(frame, _TRACED) and frame.traceparent is not UNSET and ":" in frame.traceparent:
         json.loads(payload, object_pairs_hook=_unique)
         return
-    # Every frame passes here, so what can be counted in C is.
-    values = msgspec.structs.astuple(frame)
-    members = 1 + len(values) - values.count(UNSET)
-    if envelope is not None:
-        members += len(envelope.__struct_fields__)
     if payload.count(b":") != members:
         raise ValueError("a member name occurs twice")
 

@@ -1,11 +1,11 @@
 """A point in time, as the pure parts receive it."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 __all__ = ["Instant"]
 
 
-class Instant(NamedTuple):
+class Instant(Struct, frozen=True, order=True, gc=False):
     """Both clocks, read together, in integer milliseconds.
 
     ``wall`` is Unix time, for what is compared with times on the wire or on disk. ``mono`` never goes

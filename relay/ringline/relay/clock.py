@@ -1,7 +1,7 @@
 """Both clocks of the machine, read together."""
 
-import time
 from collections.abc import Callable
+from time import monotonic_ns, time_ns
 from typing import TypeAlias
 
 from ringline.protocol.instant import Instant
@@ -14,4 +14,4 @@ Clock: TypeAlias = Callable[[], Instant]
 
 def system_clock() -> Instant:
     """Return the present time, in ms."""
-    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+    return Instant(time_ns() // 1_000_000, monotonic_ns() // 1_000_000)

@@ -37,6 +37,9 @@ NO_STATUS: Final = 1005  # never sent: stands for a close frame without a code
 
 _REASON_BYTES: Final = 123  # a control frame's 125 less the code
 
+_medium: Final = struct.Struct("!BBH").pack
+_long: Final = struct.Struct("!BBQ").pack
+
 
 class Violation(Exception):
     """The peer broke a rule; ``code`` and ``reason`` are those of the close frame it gets."""
@@ -139,8 +142,8 @@ def header(opcode: int, size: int) -> bytes:
     if size < 126:
         return bytes((0x80 | opcode, size))
     if size < 65_536:
-        return struct.pack("!BBH", 0x80 | opcode, 126, size)
-    return struct.pack("!BBQ", 0x80 | opcode, 127, size)
+        return _medium(0x80 | opcode, 126, size)
+    return _long(0x80 | opcode, 127, size)
 
 
 def frame(opcode: int, payload: bytes) -> bytes:

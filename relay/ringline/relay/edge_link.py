@@ -49,6 +49,10 @@ class _State(enum.Enum):
     OVER = enum.auto()  # nothing is sent or delivered any more; the socket may still be there
 
 
+# Bound once: every frame asks, and looking a member of an enum up in its class is slow.
+_OPEN: Final = _State.OPEN
+
+
 class Departure(asyncio.Protocol):
     """The last protocol of a socket: what still comes is thrown away until the peer hangs up.
 
@@ -155,7 +159,7 @@ class Link(ABC):
 
     def send(self, payload: bytes, *, binary: bool = False) -> None:
         """See `Connection`."""
-        if self._state is _State.OPEN:
+        if self._state is _OPEN:
             self._write(header(BINARY if binary else TEXT, len(payload)), payload)
 
     def close(self, code: int, reason: str = "") -> None:
@@ -210,19 +214,27 @@ class Link(ABC):
 
     def received(self, opcode: int, fin: bool, payload: bytes) -> None:
         """Take one frame whose header the parser found to be well-formed."""
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             if opcode == CLOSE and self._state is _State.CLOSING:
                 self._answer_close(payload)
             return
         self._heard = True
         if opcode < CLOSE:
+            assembly = self._assembly
             try:
-                message = self._assembly.add(opcode, fin, payload)
+                message = assembly.add(opcode, fin, payload)
             except Violation as violation:
                 self.violated(violation.code, violation.reason)
                 return
-            if message is not None:
-                self._deliver(message)
+            if message is None:
+                return
+            try:
+                if assembly.text:
+                    self._receiver.message(message)
+                else:
+                    self._receiver.binary(message)
+            except Exception as exc:
+                self._fault("message", exc)
         elif opcode == PING:
             self._write(frame(PONG, payload))
         elif opcode == CLOSE:
@@ -248,26 +260,20 @@ class Link(ABC):
 
     # --- within
 
-    def _deliver(self, message: bytes) -> None:
-        try:
-            if self._assembly.text:
-                self._receiver.message(message)
-            else:
-                self._receiver.binary(message)
-        except Exception as exc:
-            self._fault("message", exc)
-
     def _fault(self, method: str, exc: Exception) -> None:
         logger.error("connection %d: %s() raised %s; closing with 1011", self.id, method, whereabouts(exc))
         self._give_up(INTERNAL, "internal error", self._limits.close_timeout)
 
-    def _write(self, *parts: bytes) -> None:
+    def _write(self, head: bytes, payload: bytes = b"") -> None:
         # What one turn of the loop sends to a peer leaves in one system call, unless it is so much that
         # the call is the smaller cost.
-        if not self._queue:
+        queue = self._queue
+        if not queue:
             self._loop.call_soon(self._flush)
-        self._queue += parts
-        self._queued += sum(map(len, parts))
+        queue.append(head)
+        if payload:
+            queue.append(payload)
+        self._queued += len(head) + len(payload)
         if self._queued > _BATCH:
             self._flush()
 

@@ -106,8 +106,8 @@ class _Ear(WSListener):
             # RFC 6455 §5.2: reserved for extensions, and none is in use.
             self._link.violated(PROTOCOL_ERROR, "reserved bits")
             return
-        kind = frame.msg_type
-        self._link.received(cast("int", kind), bool(frame.fin), frame.get_payload_as_bytes())
+        kind: Any = frame.msg_type
+        self._link.received(kind, bool(frame.fin), frame.get_payload_as_bytes())
         # A pong is the sign of a quiet moment, and comes once in every ping interval at least.
         if kind is WSMsgType.PONG and not frame.tail_size:
             self._link.slim()

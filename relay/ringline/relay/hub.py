@@ -9,7 +9,7 @@ are named by numbers of the edge's choice, which are never used twice.
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Literal, final
+from typing import Final, Literal, final
 
 from msgspec import UNSET
 
@@ -74,11 +74,12 @@ class Hub:
     ) -> None:
         self._settings = settings
         self._counters: dict[str, int] = defaultdict(int)
-        self._timers = Timers()
-        self._sessions = Sessions(self._timers)
+        self.timers: Final = Timers()
+        """What is to happen later; `Timers.next` tells when to call `tick`, at the latest."""
+        self._sessions = Sessions(self.timers)
         self._presence = Presence(share=settings.caller_places_percent, affinity=settings.affinity_ms)
         self._book = Book(
-            self._timers,
+            self.timers,
             life=settings.record_life_ms,
             records=settings.records,
             outcome_bytes=settings.record_outcome_bytes,
@@ -89,7 +90,7 @@ class Hub:
         self._turns = TurnBudget(settings.turns, settings.turn_window_ms)
         self._acquaintances = Acquaintances(life=settings.party_life_ms, most=settings.parties)
         self._cancellation = Cancellation(
-            self._sessions, self._timers, self._counters, wait=settings.cancel_wait_ms
+            self._sessions, self.timers, self._counters, wait=settings.cancel_wait_ms
         )
         self._calls = SyncCalls(
             settings,
@@ -97,7 +98,7 @@ class Hub:
             self._presence,
             self._book,
             self._cancellation,
-            self._timers,
+            self.timers,
             self._counters,
             ids,
         )
@@ -114,7 +115,7 @@ class Hub:
                 store,
                 self._sessions,
                 self._presence,
-                self._timers,
+                self.timers,
                 self._counters,
                 ids,
                 lease_ids,
@@ -126,7 +127,7 @@ class Hub:
             self._sessions.take()  # there is nobody yet to whom anything could be said
         self._records = Records(self._book, self._calls, self.durable)
         self._departures = Departures(
-            settings, self._sessions, self._calls, self.durable, self._admission, self._timers
+            settings, self._sessions, self._calls, self.durable, self._admission, self.timers
         )
 
     def _effects(self, now: Instant) -> list[Effect]:
@@ -237,7 +238,7 @@ class Hub:
 
     def receive(self, connection: int, payload: bytes, now: Instant) -> list[Effect]:
         """Read one text message. What breaks a rule is answered, and never raised (protocol §2)."""
-        if now.mono >= self._timers.next:  # every frame comes by here
+        if now.mono >= self.timers.next:  # every frame comes by here
             self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
@@ -400,7 +401,7 @@ class Hub:
 
         There may turn out to be nothing to do then.
         """
-        due = self._timers.next
+        due = self.timers.next
         return None if due == math.inf else int(due)
 
     def tick(self, now: Instant) -> list[Effect]:
@@ -413,7 +414,7 @@ class Hub:
         return self._effects(now)
 
     def _let_happen(self, now: Instant) -> None:
-        for alarm in self._timers.expired(now.mono):
+        for alarm in self.timers.expired(now.mono):
             self._raise(alarm, now)
 
     def _raise(self, alarm: Alarm, now: Instant) -> None:

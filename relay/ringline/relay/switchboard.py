@@ -6,6 +6,7 @@ one is looked at.
 
 import asyncio
 import itertools
+import math
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, assert_never, final
@@ -51,7 +52,7 @@ class Switchboard:
         self._lines: dict[int, Connection] = {}
         self._held: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._armed = 0
+        self._armed = math.inf
         self._requests = itertools.count(1)
         self._cancels: dict[int, asyncio.Future[CancelAnswer]] = {}
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
@@ -89,24 +90,25 @@ class Switchboard:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the hub said, in its order, and set the timer for what it wants next."""
-        lines = self._lines
+        lines, encode, hub = self._lines, codec.encode, self.hub
         for effect in effects:
             try:
                 if isinstance(effect, Send):
                     line = lines.get(effect.connection)
                     if line is not None:
-                        line.send(codec.encode(effect.frame))
+                        line.send(encode(effect.frame))
                 else:
                     self._do(effect)
             except Exception as error:
                 # The effects behind it are others' and must not be lost with it.
                 self.telemetry.fault(f"a {type(effect).__name__} of the hub", error)
-        if self._drained is not None and self.hub.drained():
+        if self._drained is not None and hub.drained():
             self._drained.set()
-        if self._commit is None and self.hub.unsaved:
+        if self._commit is None and hub.unsaved:
             # What else arrives in this turn of the loop is in the same transaction.
             self._commit = self._loop.call_soon(self._end_turn)
-        self._arm()
+        if hub.timers.next < self._armed:
+            self._arm()
 
     def _do(self, effect: Close | Decided | Retire) -> None:
         match effect:
@@ -267,13 +269,11 @@ class Switchboard:
     # --- the timer
 
     def _arm(self) -> None:
-        """Set the one timer, unless it goes off in time anyway."""
+        """Set the one timer to go off when something is due."""
         due = self.hub.deadline()
         if due is None:
             return
         if self._timer is not None:
-            if self._armed <= due:
-                return
             self._timer.cancel()
         self._armed = due
         self._timer = self._loop.call_later(max(0, due - self.clock().mono) / 1000, self._tick)
@@ -282,6 +282,7 @@ class Switchboard:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._armed = math.inf
         try:
             self.perform(self.hub.tick(self.clock()))
         except Exception as error:

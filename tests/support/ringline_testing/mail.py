@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringline.protocol.frames import CallQueued, CallRequest, CallStarted, CancelCall, Envelope, IncomingCall
+from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallRecord
 from ringline.relay.call_store import CallRow, CallStore
 from ringline.relay.durable import DurableCalls
@@ -168,4 +169,4 @@ class Mail(Exchange):
 
     def later(self, ms: int) -> None:
         """Let the wall clock alone be ahead by so many ms."""
-        self.now = self.now._replace(wall=self.now.wall + ms)
+        self.now = Instant(self.now.wall + ms, self.now.mono)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ringline.protocol.frames import CallError, CallRequest, RelayCode
+from ringline.protocol.instant import Instant
 from ringline.relay.admission import digest
 from ringline.relay.effects import Close, Effect, Send
 from ringline_testing.exchange import (
@@ -313,7 +314,7 @@ def test_the_wall_clock_decides_on_the_end_of_a_request_and_not_the_other() -> N
     x.listener()
     alice = x.caller()
     ask = request(sealed=envelope(iat=START.wall, life=1_000))
-    x.now = x.now._replace(wall=START.wall + 200_000)
+    x.now = Instant(START.wall + 200_000, x.now.mono)
     assert x.send(alice, ask) == refusal("protocol_error", ask, alice)
 
 
@@ -374,7 +375,7 @@ def test_a_step_of_the_wall_clock_frees_no_budget() -> None:
     x.listener()
     alice = x.caller()
     x.send(alice, request())
-    x.now = x.now._replace(wall=x.now.wall + 2 * HOUR)
+    x.now = Instant(x.now.wall + 2 * HOUR, x.now.mono)
     late = request(2, 2, sealed=envelope(iat=x.now.wall))
     assert x.send(alice, late) == refusal("rate_limited", late, alice, HOUR)
 

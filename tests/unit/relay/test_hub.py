@@ -442,7 +442,7 @@ def test_what_is_forgotten_is_given_back() -> None:
     x.hub.tick(x.now)
     hub = x.hub
     assert hub.deadline() is None
-    assert [len(part) for part in (hub._timers, hub._sessions, hub._acquaintances)] == [0, 0, 0]
+    assert [len(part) for part in (hub.timers, hub._sessions, hub._acquaintances)] == [0, 0, 0]
     assert [len(part) for part in (hub._turns, hub._hourly._callers, hub._hourly._pairs)] == [0, 0, 0]
     assert (hub._book._by_id, hub._book._by_key, hub._book._rolls) == ({}, {}, {})
     assert (len(hub._presence._desks), len(hub._presence._taken)) == (0, 0)

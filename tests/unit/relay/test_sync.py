@@ -14,6 +14,7 @@ from ringline.protocol.frames import (
     Terminal,
     TerminalReason,
 )
+from ringline.protocol.instant import Instant
 from ringline.relay.effects import Effect, Retire, Send
 from ringline_testing.exchange import (
     LEASE,
@@ -296,7 +297,7 @@ def test_a_step_of_the_wall_clock_ends_no_call_and_keeps_none() -> None:
         x = Exchange()
         bob, alice = x.listener(), x.caller()
         call = x.begin(alice, request())
-        x.now = x.now._replace(wall=x.now.wall + step)
+        x.now = Instant(x.now.wall + step, x.now.mono)
         assert x.wait(29_999) == []
         assert len(x.wait(1)) == 3
         assert (bob, x.state(call)) == (1, "expired")
