@@ -27,7 +27,7 @@ from msgspec.inspect import IntType, LiteralType, StrType, StructType, Type, typ
 import requirement_coverage
 import requirements
 from frames_schema import DIRECTION_TITLES, TIES, frame_name, frames_schema
-from ringline.protocol import closes, errors, frames, lifecycle, limits
+from ringline.protocol import closes, codes, frames, lifecycle, limits
 from ringline.relay import openapi
 from vectors import make as vectors
 
@@ -107,12 +107,12 @@ def errors_page() -> str:
     """Return ``errors.md``: the registry by family, and the exit codes of the command line."""
     parts = [
         "# Errors\n",
-        MARK.format(source="ringline.protocol.errors") + "\n",
+        MARK.format(source="ringline.protocol.codes") + "\n",
         "A word is unique within its family only: who says it is part of what it says.\n",
     ]
-    said = _remarks(errors)
-    for family in errors.Family:
-        rows = [row for row in errors.REGISTRY.values() if row.family is family]
+    said = _remarks(codes)
+    for family in codes.Family:
+        rows = [row for row in codes.REGISTRY.values() if row.family is family]
         parts += [
             f"## Family `{family.value}`: {said[family.name]}\n",
             _table(
@@ -132,7 +132,7 @@ def errors_page() -> str:
             ),
         ]
     exits: dict[int, list[str]] = {}
-    for row in errors.REGISTRY.values():
+    for row in codes.REGISTRY.values():
         exits.setdefault(row.exit_code, []).append(f"{row.family.value} `{row.code}`")
     parts += [
         "## Exit codes\n",

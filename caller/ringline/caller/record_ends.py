@@ -2,7 +2,8 @@
 
 from typing import Final, final
 
-from ringline.protocol.errors import Family, RinglineError
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import RinglineError
 
 __all__ = [
     "CallCanceled",

@@ -13,7 +13,7 @@ from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 if TYPE_CHECKING:
     from ringline.client import Account, Home, RelayAddress

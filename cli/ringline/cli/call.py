@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from ringline.cli.app import Invocation
 from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS
 
 if TYPE_CHECKING:

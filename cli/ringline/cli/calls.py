@@ -8,7 +8,7 @@ import click
 from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 if TYPE_CHECKING:
     from ringline.caller import AsyncCaller, KeptCall

@@ -4,7 +4,8 @@ import click
 
 from ringline.cli.calling import Calling, Chosen, calling_options
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family, RinglineError
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import RinglineError
 
 __all__ = ["Unconfirmed", "command"]
 

@@ -14,7 +14,8 @@ from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import ConfigError, Family, TrustError
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import ConfigError, TrustError
 
 if TYPE_CHECKING:
     from ringline.client.admittance import Admittance

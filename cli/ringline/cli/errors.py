@@ -9,7 +9,7 @@ from ringline.cli.options import json_option
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
-from ringline.protocol.errors import REGISTRY, ErrorCode, Family
+from ringline.protocol.codes import REGISTRY, ErrorCode, Family
 
 __all__ = ["command"]
 

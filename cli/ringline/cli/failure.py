@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import click
 
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import ErrorCode, Family, PeerFailure, Retry, RinglineError, lookup
+from ringline.protocol.codes import ErrorCode, Family, Retry, lookup
+from ringline.protocol.errors import PeerFailure, RinglineError
 from ringline.protocol.limits import DAY_MS
 
 __all__ = ["Explanation", "document", "explain", "explain_code", "lines"]

@@ -8,7 +8,7 @@ from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.recovery import export, restore
 from ringline.cli.rotate import revoke, rotate, succeed
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 __all__ = ["command"]
 

@@ -10,7 +10,8 @@ from ringline.cli.output import write_document, write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
-from ringline.protocol.errors import ConfigError, Family
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from ringline.client.contacts import Pin

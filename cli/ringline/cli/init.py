@@ -3,7 +3,7 @@
 from ringline.cli.options import identity_option, json_option, locking_options, relay_options
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 __all__ = ["command"]
 

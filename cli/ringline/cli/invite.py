@@ -10,7 +10,7 @@ from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import Family, lookup
+from ringline.protocol.codes import Family, lookup
 
 if TYPE_CHECKING:
     from ringline.client.invitations import Given, Guest

@@ -10,7 +10,7 @@ from ringline.cli.page import Page
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 from ringline.protocol.limits import WORK_BOUND_MAX_MS, WORK_BOUND_MS
 
 __all__ = ["RunPage", "command"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from ringline.protocol.errors import Family, lookup
+from ringline.protocol.codes import Family, lookup
 
 __all__ = ["SETTINGS", "Exit", "Page", "command", "exit_row"]
 

@@ -7,7 +7,7 @@ import click
 from ringline.cli.desk import Desk, Where, desk_options
 from ringline.cli.output import require_output, write_document, write_text
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 if TYPE_CHECKING:
     from ringline.protocol.shapes import Policy

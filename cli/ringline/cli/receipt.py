@@ -13,7 +13,7 @@ from ringline.cli.message import STDIN
 from ringline.cli.options import identity_option, json_option, relay_options
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 if TYPE_CHECKING:
     from ringline.protocol.receipt import Proof

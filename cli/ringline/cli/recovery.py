@@ -9,7 +9,8 @@ from ringline.cli.options import identity_option, json_option, locking_options, 
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
 from ringline.cli.passphrase import passphrase_from, secret_options
-from ringline.protocol.errors import ConfigError, Family
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import ConfigError
 
 __all__ = ["export", "restore"]
 

@@ -9,7 +9,7 @@ from ringline.cli.remove import command as remove
 from ringline.cli.report import tell
 from ringline.cli.serve import command as serve
 from ringline.cli.serve import process_options, setting_values
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 __all__ = ["command"]
 

@@ -8,7 +8,8 @@ from ringline.cli.desk import Where, desk_options
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
-from ringline.protocol.errors import ConfigError, Family, HttpProblem
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import ConfigError, HttpProblem
 
 __all__ = ["command"]
 

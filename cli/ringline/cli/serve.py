@@ -8,7 +8,7 @@ import click
 
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
-from ringline.protocol.errors import Family
+from ringline.protocol.codes import Family
 
 __all__ = ["command", "process_options", "setting_values"]
 

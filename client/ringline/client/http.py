@@ -19,14 +19,8 @@ from ringline.client.clock import RelayClock
 from ringline.client.exchange import Answer, exchange, tls_context
 from ringline.protocol import shapes
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.errors import (
-    REGISTRY,
-    ConfigError,
-    Family,
-    HttpProblem,
-    RinglineError,
-    TransportError,
-)
+from ringline.protocol.codes import REGISTRY, Family
+from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError
 from ringline.protocol.limits import SUBPROTOCOL
 
 __all__ = ["CancelAnswer", "RelayHttp", "problem_of"]

@@ -4,6 +4,7 @@ The package itself offers the errors, which every program that uses Ringline cat
 nothing else. The rest is imported from its module: ``ringline.protocol.envelope`` and its neighbours.
 """
 
+from ringline.protocol.codes import ErrorCode, Family, Retry
 from ringline.protocol.errors import (
     BadSignature,
     BodyError,
@@ -12,8 +13,6 @@ from ringline.protocol.errors import (
     ConfigError,
     ContactError,
     EncodingError,
-    ErrorCode,
-    Family,
     FrameError,
     HttpProblem,
     KeyFileError,
@@ -23,7 +22,6 @@ from ringline.protocol.errors import (
     PeerFailure,
     ProtocolError,
     RelayError,
-    Retry,
     RinglineError,
     StatementError,
     TokenError,

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from ringline.protocol.errors import Family, HttpProblem, lookup
+from ringline.protocol.codes import Family, lookup
+from ringline.protocol.errors import HttpProblem
 from ringline.protocol.shapes import Problem
 
 __all__ = [

@@ -12,7 +12,8 @@ from typing import Any
 
 from ringline.caller import AsyncCaller, Cancelled, Conversation, NotCancelled, Reply, RunningCall
 from ringline.client import Home
-from ringline.protocol.errors import Family, PeerFailure, RinglineError
+from ringline.protocol.codes import Family
+from ringline.protocol.errors import PeerFailure, RinglineError
 
 JsonObject = dict[str, Any]
 

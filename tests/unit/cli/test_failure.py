@@ -7,22 +7,18 @@ import pytest
 
 from ringline.cli.failure import document, explain, explain_code, lines
 from ringline.cli.terminal import json_document
+from ringline.protocol.codes import REGISTRY, ErrorCode, Family, Retry, lookup
 from ringline.protocol.errors import (
-    REGISTRY,
     BodyError,
     CallTimeout,
     ConfigError,
-    ErrorCode,
-    Family,
     HttpProblem,
     MessageTooLarge,
     PeerFailure,
     RelayError,
-    Retry,
     RinglineError,
     TransportError,
     TrustError,
-    lookup,
 )
 
 AGAIN = "ringline call bob --id 00000000000000000000000000000001 -"

@@ -26,10 +26,11 @@ from ringline.protocol.bodies import (
     features,
     link,
 )
+from ringline.protocol.codes import Family, lookup
 from ringline.protocol.context import RequestContext
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.envelope import open_request, seal_outcome, seal_request
-from ringline.protocol.errors import BodyError, Family, MessageTooLarge, RinglineError, lookup
+from ringline.protocol.errors import BodyError, MessageTooLarge, RinglineError
 from ringline.protocol.limits import LISTENER_FRAME_BYTES, OUTCOME_CAP_BYTES, REQUEST_CAP_BYTES
 from ringline.protocol.transcript import digest
 from ringline_testing.agents import NOW_MS, REALM, agent, seed

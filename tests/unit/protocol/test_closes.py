@@ -4,7 +4,7 @@ import pytest
 
 from ringline.protocol import closes
 from ringline.protocol.closes import CLOSES, may_reconnect, read_retry, retry_reason
-from ringline.protocol.errors import REGISTRY
+from ringline.protocol.codes import REGISTRY
 
 
 def test_every_code_that_is_named_has_a_row() -> None:

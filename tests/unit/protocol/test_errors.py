@@ -4,8 +4,9 @@ import typing
 
 import pytest
 
-from ringline.protocol import errors, frames
-from ringline.protocol.errors import REGISTRY, Family, Retry, RinglineError
+from ringline.protocol import codes, errors, frames
+from ringline.protocol.codes import REGISTRY, Family, Retry
+from ringline.protocol.errors import RinglineError
 
 
 def subclasses(root: type[RinglineError]) -> list[type[RinglineError]]:
@@ -41,13 +42,13 @@ def test_the_peer_words_are_those_of_the_protocol() -> None:
 
 @pytest.mark.parametrize("code", ["unauthorized", "unknown_handle", "message_too_large", "protocol_error"])
 def test_what_can_never_succeed_is_never_retried(code: str) -> None:
-    assert errors.lookup(Family.RELAY, code).retry is Retry.NEVER
+    assert codes.lookup(Family.RELAY, code).retry is Retry.NEVER
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [("busy", 12), ("timeout", 14)])
 def test_a_relays_word_and_a_peers_word_have_different_exit_codes(code: str, exit_code: int) -> None:
-    assert errors.lookup(Family.RELAY, code).exit_code == exit_code
-    assert errors.lookup(Family.PEER, code).exit_code == 1
+    assert codes.lookup(Family.RELAY, code).exit_code == exit_code
+    assert codes.lookup(Family.PEER, code).exit_code == 1
 
 
 @pytest.mark.parametrize("kind", subclasses(RinglineError), ids=lambda kind: kind.__name__)

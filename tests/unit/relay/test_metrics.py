@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import ringline.relay
-from ringline.protocol.errors import REGISTRY
+from ringline.protocol.codes import REGISTRY
 from ringline.protocol.lifecycle import State
 from ringline.relay.metrics import FAMILIES, render
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ringline.protocol.errors import Family, HttpProblem, lookup
+from ringline.protocol.codes import Family, lookup
+from ringline.protocol.errors import HttpProblem
 from ringline.relay import problem
 
 

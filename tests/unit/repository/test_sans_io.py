@@ -13,6 +13,7 @@ PURE = (
     "ringline.protocol.checkpoint",
     "ringline.protocol.codewords",
     "ringline.protocol.codec",
+    "ringline.protocol.codes",
     "ringline.protocol.contact",
     "ringline.protocol.context",
     "ringline.protocol.encoding",

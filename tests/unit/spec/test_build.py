@@ -85,7 +85,7 @@ def test_a_missing_page_is_stale(spec: Path, build: Any) -> None:
             {"frames.md", "frames.schema.json"},
         ),
         ("limits.py", "RING_BOUND_MS: Final = 30_000", "RING_BOUND_MS: Final = 31_000", {"limits.md"}),
-        ("errors.py", '"the peer\'s program failed"', '"the program of the peer failed"', {"errors.md"}),
+        ("codes.py", '"the peer\'s program failed"', '"the program of the peer failed"', {"errors.md"}),
         (
             "lifecycle.py",
             "    (_S, State.ACCEPTED, Event.REJECT): _rejected,\n",

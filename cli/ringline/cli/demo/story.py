@@ -21,7 +21,7 @@ from ringline.cli.demo.wire import Passed, Wire
 from ringline.client.account import Account
 from ringline.client.address import RelayAddress
 from ringline.client.home import Home
-from ringline.protocol.errors import Family, lookup
+from ringline.protocol.codes import Family, lookup
 
 __all__ = ["tell"]
 
