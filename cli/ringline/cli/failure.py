@@ -9,11 +9,12 @@ import re
 import textwrap
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from ringline.cli.terminal import shown_line
+from ringline.cli.wording import NOT_ANEW, NOTHING_KNOWN, SAYS, WAS_SENT, WORDS, Words
 from ringline.protocol.codes import ErrorCode, Family, Retry, lookup
 from ringline.protocol.errors import PeerFailure, RinglineError
 from ringline.protocol.limits import DAY_MS
@@ -42,32 +43,13 @@ class Explanation:
     retry_after_ms: int | None = None
 
 
-class _Words(NamedTuple):
-    what: str  # in place of the registry's own summary
-    still: str
-    next: tuple[str, ...] = ()
-
-
-_R, _P, _H, _L, _E = Family.RELAY, Family.PEER, Family.HTTP, Family.LOCAL, Family.END
-
-_SAYS: Final = {
-    _R: "The relay says so; nobody has signed it.",
-    _P: "{peer} says so, sealed and signed.",
-    _H: "The relay says so, in answer to an HTTP request.",
-    _L: "Found on this side, by this program.",
-    _E: "The relay's record of the call says so; nobody has signed it.",
-}
-_NOTHING_RAN: Final = "Nothing was delivered, and nothing has run."
-_NOTHING_KNOWN: Final = "Nothing more is known."
-_NOTHING_SEALED: Final = "Nothing was sealed and nothing was sent."
-_NOT_ANEW: Final = "Do not send it anew without that --id: it could run twice."
-_WAS_SENT: Final = "The call was sent, and its work may have run."
+_R, _P, _L, _E = Family.RELAY, Family.PEER, Family.LOCAL, Family.END
 
 # The libraries say it too, where they know more than this table.
 _STILL_TRUE: Final = re.compile(
     r"\s?((?:Nothing (?:was|more is)|The call may have run|It may have run)[^.]*\.)"
 )
-# What `_SAYS` says once for all errors of the relay.
+# What `SAYS` says once for all errors of the relay.
 _RELAY_SAYS: Final = " (the relay says so)"
 # Of this program's own errors, those whose words are about a call that was sent anyway.
 _OF_A_CALL: Final = {"timeout", "detached", "bad_signature"}
@@ -76,152 +58,6 @@ _OURS_FIRST: Final = {(_R, "timeout"), (_L, "timeout"), (_L, "untrusted_key")}
 
 _OWN_ID: Final = re.compile(r" --id \S+")
 _WITH_AGAIN: Final = re.compile(r"\{again\}|\{leave\}")
-
-# One row per code: {peer}, {again}, and {leave}, which is {again} as a durable call, are filled in; a line
-# with a command that is not known is left out.
-_WORDS: Final[dict[tuple[Family, str], _Words]] = {
-    (_R, "unknown_handle"): _Words(
-        "There is no handle {peer} here that you may call.",
-        _NOTHING_RAN + " A relay does not tell whether a handle exists.",
-        ("Check the name, or ask its owner for the contact string that `ringline id show` prints.",),
-    ),
-    (_R, "offline"): _Words(
-        "{peer} is offline.",
-        _NOTHING_RAN,
-        ("{again}", "Or leave it with the relay until {peer} listens:  {leave}"),
-    ),
-    (_R, "busy"): _Words("{peer} is busy: no free place for one more call.", _NOTHING_RAN, ("{again}",)),
-    (_R, "rate_limited"): _Words("A budget of the relay is used up.", _NOTHING_RAN, ("{again}",)),
-    (_R, "timeout"): _Words(
-        "No answer within the relay's bound.",
-        "The work may have run or may still run on {peer}'s side.",
-        ("{again}", _NOT_ANEW),
-    ),
-    (_R, "canceled"): _Words(
-        "Canceled: {peer}'s listener confirmed it.",
-        "The work was removed before it began, or was seen to stop.",
-    ),
-    (_R, "unauthorized"): _Words(
-        "The relay does not accept this identity.",
-        _NOTHING_RAN,
-        ("Look at it:  ringline id show",),
-    ),
-    (_R, "message_too_large"): _Words("The message is over the limit of the relay.", _NOTHING_RAN),
-    (_R, "protocol_error"): _Words(
-        "{peer} does not know you, or could not open the call.",
-        "Nothing has run.",
-        ("If {peer} admits only known callers, send the contact string that `ringline id show` prints.",),
-    ),
-    (_P, "busy"): _Words("{peer} has no room for this call.", "Nothing has run.", ("{again}",)),
-    (_P, "timeout"): _Words("{peer} stopped the work at its own bound.", "The work was ended."),
-    (_P, "agent_error"): _Words(
-        "{peer}'s program failed.",
-        "The call has ended; what the program did before it failed is not known here.",
-    ),
-    (_P, "blocked"): _Words("{peer} does not accept this call from you.", "Nothing has run."),
-    (_P, "task_unknown"): _Words(
-        "{peer} offers you no such task, or not with these arguments.", "Nothing has run."
-    ),
-    (_P, "context_unknown"): _Words(
-        "The conversation is over, or was never yours.",
-        "Nothing has run.",
-        ("Begin a new conversation.",),
-    ),
-    (_P, "message_too_large"): _Words("The message or the reply does not fit.", "The call has ended."),
-    (_P, "duplicate_conflict"): _Words(
-        "{peer} has seen this message id with another message.",
-        "Nothing has run under it now.",
-        ("Leave --id out to send a new message.",),
-    ),
-    (_H, "unauthorized"): _Words(
-        "The relay does not accept the log-in of this identity.",
-        "Nothing was sent.",
-        ("Look at it:  ringline id show",),
-    ),
-    (_H, "not_found"): _Words(
-        "The relay has nothing there that you may see.",
-        "Nothing was sent.",
-        ("Check the name, or ask its owner for the contact string that `ringline id show` prints.",),
-    ),
-    (_H, "conflict"): _Words("The relay holds something else under that name.", "Nothing was changed."),
-    (_H, "rate_limited"): _Words("A budget of the relay is used up.", "Nothing was sent."),
-    (_H, "internal_error"): _Words("The relay met a fault of its own.", "Nothing is known of what it did."),
-    (_H, "unavailable"): _Words("The relay is not ready, or is stopping.", "Nothing was sent.", ("{again}",)),
-    (_H, "already_terminal"): _Words("The call has ended; there is nothing to cancel.", "Its end stands."),
-    (_H, "too_late"): _Words("The listener could not stop the work any more.", "The work runs on."),
-    (_H, "unknown"): _Words("No such call of this identity.", "Nothing was changed."),
-    (_L, "config"): _Words("{summary}", "Nothing was started.", ("{page} --help",)),
-    (_L, "untrusted_key"): _Words(
-        "No key is known for {peer}.",
-        _NOTHING_SEALED,
-        (
-            "Best, with the contact string from {peer}:  ringline call 'ringline://…' …",
-            "Or pin what the relay shows:  {again} --trust-new",
-        ),
-    ),
-    (_L, "key_changed"): _Words(
-        "{peer}'s key is not the one you know.",
-        _NOTHING_SEALED,
-        ("Ask {peer} by another channel whether the key changed, before anything else.",),
-    ),
-    (_L, "bad_signature"): _Words(
-        "What arrived does not open under the keys that it names.",
-        "It was thrown away; nothing of it is shown.",
-    ),
-    (_L, "revoked"): _Words("The key was revoked by its owner.", _NOTHING_SEALED),
-    (_L, "log_forked"): _Words(
-        "The relay's key log contradicts what it showed before, or shows to somebody else.",
-        _NOTHING_SEALED + " What was seen is kept as evidence.",
-        ("Ask the relay's operator by another channel; look at what was seen:  ringline log verify",),
-    ),
-    (_L, "log_unproven"): _Words(
-        "The relay shows a key of {peer} that its key log does not bear out.",
-        _NOTHING_SEALED,
-        ("Ask {peer} by another channel which key is right, and ask the relay's operator why.",),
-    ),
-    (_L, "code_failed"): _Words(
-        "The spoken code came to nothing.",
-        "It is used up. No invite was handed over, and nobody was let in.",
-        ("Make a new one, and say it again:  ringline invite --code",),
-    ),
-    (_L, "relay_unreachable"): _Words(
-        "The relay did not answer.",
-        "Whether anything has reached the relay is not known.",
-        ("{again}",),
-    ),
-    (_L, "version_unsupported"): _Words("No protocol version in common with the relay.", "Nothing was sent."),
-    (_L, "protocol_error"): _Words("What was received breaks the protocol.", "It was thrown away."),
-    (_L, "message_too_large"): _Words("The message is over the limit.", _NOTHING_SEALED),
-    (_L, "internal_error"): _Words(
-        "A fault in Ringline itself.",
-        "What it was doing has stopped; nothing more is known.",
-        ("Run it again with RINGLINE_DEBUG=1 and report what it prints.",),
-    ),
-    (_L, "timeout"): _Words(
-        "No answer in time.",
-        "The work may have run or may still run on {peer}'s side.",
-        ("{again}", _NOT_ANEW),
-    ),
-    (_L, "detached"): _Words(
-        "Stopped waiting, without a confirmation.",
-        "Whether the work runs, has ended or was stopped is not known here.",
-        ("{again}",),
-    ),
-    (_E, "canceled"): _Words(
-        "Canceled, and confirmed.", "The work was removed before it began, or was seen to stop."
-    ),
-    (_E, "expired"): _Words("The time was over before the work began.", "Nothing has run."),
-    (_E, "delivery_failed"): _Words("No listener took the call.", "Nothing has run."),
-    (_E, "indeterminate_execution"): _Words(
-        "The work may have run, but its outcome is lost.",
-        "It is not repeated by itself. Repeat it only if doing it twice is harmless.",
-    ),
-    (_E, "still_running"): _Words(
-        "Asked for, and not confirmed yet.",
-        "The work may still run; the request stands.",
-    ),
-    (_E, "revoked"): _Words("One side has lost its authority.", "The call has ended."),
-}
 
 
 def explain(
@@ -247,10 +83,10 @@ def explain(
     if isinstance(error, PeerFailure) and error.reason == "indeterminate_execution":
         # The sealed reason is the authoritative one, and the code below it only the nearest word.
         info = lookup(_E, error.reason)
-    words = _WORDS.get((info.family, info.code), _Words("{summary}", _NOTHING_KNOWN))
+    words = WORDS.get((info.family, info.code), Words("{summary}", NOTHING_KNOWN))
     if info.family is _L and error.call_id is not None and info.code not in _OF_A_CALL:
         # Whatever fails here after the relay had the call, it is not true any more that nothing was sent.
-        words = words._replace(still=_WAS_SENT)
+        words = words._replace(still=WAS_SENT)
     # A peer's words are no sentence of ours: they go to `detail` alone.
     told = info.summary if isinstance(error, PeerFailure) else str(error)
     said, still = _parted(told.replace(_RELAY_SAYS, ""))
@@ -279,7 +115,7 @@ def explain(
         speaker = _L
     steps = [error.next_step] if error.next_step and not ours_first else []
     if same_id and again is not None:
-        steps = [again, _NOT_ANEW]
+        steps = [again, NOT_ANEW]
     steps += [
         template.format_map(facts)
         for template in (() if steps else words.next)
@@ -294,7 +130,7 @@ def explain(
         retry=Retry.SAME_ID if same_id and info.retry is Retry.SAFE else info.retry,
         signed=isinstance(error, PeerFailure),
         what=what,
-        says=_SAYS[speaker].format_map(facts),
+        says=SAYS[speaker].format_map(facts),
         still=still or words.still.format_map(facts),
         next=tuple(steps),
         detail=detail,
@@ -307,7 +143,7 @@ def explain(
 
 def explain_code(row: ErrorCode) -> Explanation:
     """Return the parts of a code without an occasion, as the registry's page shows them."""
-    words = _WORDS.get((row.family, row.code), _Words(row.summary, _NOTHING_KNOWN))
+    words = WORDS.get((row.family, row.code), Words(row.summary, NOTHING_KNOWN))
     facts = {
         "peer": "the peer",
         "again": "the same command with --id MESSAGE_ID",
@@ -322,7 +158,7 @@ def explain_code(row: ErrorCode) -> Explanation:
         retry=row.retry,
         signed=row.family is _P,
         what=words.what.format_map(facts),
-        says=_SAYS[row.family].format_map(facts),
+        says=SAYS[row.family].format_map(facts),
         still=words.still.format_map(facts),
         next=tuple(step.format_map(facts) for step in words.next),
     )
@@ -380,7 +216,7 @@ def _explain_usage(error: click.ClickException) -> Explanation:
         exit_code=lookup(_L, "config").exit_code,
         retry=Retry.NEVER,
         what=_sentence(error.format_message()),
-        says=_SAYS[_L],
+        says=SAYS[_L],
         still="Nothing was started.",
         next=(f"{path} --help",),
     )
