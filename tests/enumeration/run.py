@@ -321,8 +321,8 @@ async def _probe_http(
         if claimant is not None:
             signer = claimant(handle)
         elif who == "enrolled":
-            # In turn, since each may hold only so many tickets.
-            signer = next(turns)
+            # Tickets in turn, since each stranger may hold only so many.
+            signer = next(turns) if route.under == "/v1/tickets" else chance.choice(strangers)
         if signer is not None:
             headers |= signer.bearer(route.method, target.partition("?")[0])
         data = None if body is None else msgspec.json.encode(body)

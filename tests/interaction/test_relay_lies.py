@@ -5,9 +5,11 @@ What is told about keys and the log is in the neighbours of this file; `ringline
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ringline.caller import AsyncCaller, CallEnded, Cancelled, StillRunning
 from ringline.cli.failure import explain, lines
 from ringline.listener import Call, Listener
 from ringline.protocol.errors import CannotOpen, ProtocolError, RelayError, RinglineError
+from ringline.relay.clock import system_clock
 from ringline_testing.middleman import Frames, Middleman, answer_json, middleman
 from ringline_testing.relay import running_relay
 from ringline_testing.signed import Answer, Owner
@@ -277,6 +280,94 @@ async def test_a_cancellation_that_the_relay_invents_is_its_word_alone(world: Wo
         (kept,) = await alice.calls()
         assert (kept.state, kept.signed) == ("canceled", False)
     assert world.ran == [("bob", "alice", "x")]
+
+
+async def test_work_that_the_relay_has_stopped_unasked_yields_no_answer(world: World) -> None:
+    """A ``cancel_call`` has no signature: its listener cannot tell that its caller sent none."""
+    begun, stopped = threading.Event(), threading.Event()
+    listener = Listener("bob", relay=world.middle.url, home=world.folder / "bob", note=world.notes.append)
+
+    @listener.answer
+    async def answer(call: Call) -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(BOUND_S)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        return "never"
+
+    del answer
+    await world.stack.enter_async_context(listener.serving())
+
+    def forge(frame: dict[str, Any]) -> Frames:
+        if frame["type"] == "call_cancelled":
+            # The relay behind asked for nothing, and is to hear of nothing; its caller hears the liar.
+            lie = {"type": "call_error", "origin": "relay", "code": "canceled", "call_id": frame["call_id"]}
+            tell("/v1/call/", lie)
+            return []
+        return [frame]
+
+    def tell(where: str, frame: dict[str, Any]) -> None:
+        for each in world.middle.passing:
+            if each.target.startswith(where):
+                each.send(frame)
+
+    world.middle.on_up = forge
+    async with world.caller() as alice:
+        call = alice.start("bob", "x", timeout=BOUND_S)
+        assert await asyncio.to_thread(begun.wait, BOUND_S)
+        (started,) = [frame for frame in world.middle.up if frame["type"] == "call_started"]
+        tell("/v1/listen/", {"type": "cancel_call", "call_id": started["call_id"]})
+        with pytest.raises(RelayError) as caught:
+            await call.result()
+        assert caught.value.code == "canceled"
+        assert "The relay says so; nobody has signed it." in read(caught.value)
+        (kept,) = await alice.calls()
+        assert (kept.state, kept.signed) == ("canceled", False)
+    assert stopped.is_set()
+
+
+async def test_a_clock_of_the_relays_that_is_wrong_is_told_to_both_sides(tmp_path: Path) -> None:
+    """They log in by the relay's time, since they must; how long keys hold is judged by their own."""
+    heard: list[str] = []
+    notes: list[str] = []
+    async with running_relay(clock=lambda: system_clock().later(86_400_000)) as relay:
+        listener = Listener("bob", relay=relay.url, home=tmp_path / "bob", note=notes.append)
+
+        @listener.answer
+        def answer(call: Call) -> str:
+            return f"bob heard {call.message}"
+
+        del answer
+        async with (
+            listener.serving(),
+            AsyncCaller("alice", relay=relay.url, home=tmp_path / "alice", note=heard.append) as alice,
+        ):
+            reply = await alice.call("bob", "x", timeout=BOUND_S)
+            assert (reply.text, reply.signed_by.handle) == ("bob heard x", "bob")
+    for told in (heard, notes):
+        (note,) = [note for note in told if "clock" in note]
+        assert "behind the relay's; set it, because keys are judged by it" in note
+
+
+async def test_a_wrong_time_in_one_answer_costs_a_second_try(world: World) -> None:
+    await world.listen()
+    false = formatdate(1_000_000_000, usegmt=True)
+    lies: list[str] = []
+
+    def lie(method: str, target: str, answer: Answer) -> Answer:
+        if lies or not target.startswith("/v1/handles/alice"):
+            return answer
+        lies.append(target)
+        kept = tuple(pair for pair in answer.headers if pair[0].lower() != "date")
+        return Answer(401, (*kept, ("date", false)), answer.body)
+
+    world.middle.on_answer = lie
+    async with world.caller() as alice:
+        reply = await alice.call("bob", "x", timeout=BOUND_S)
+    assert (reply.text, reply.signed_by.handle) == ("bob heard x", "bob")
+    assert lies
 
 
 async def test_an_answer_that_overtakes_its_statuses_is_the_answer(world: World) -> None:

@@ -55,7 +55,7 @@ class Dialler:
 
     async def dial(self) -> ClientConnection:
         """Return an open connection. Raises `FinalError`, or what may be retried."""
-        attempt = 0
+        done = 0
         while True:
             try:
                 socket = await self._dial_once()
@@ -63,8 +63,9 @@ class Dialler:
                 answer = _answer(error.response)
                 if answer.status == 401:
                     try:
-                        if await self._http.recover(attempt, answer.header("Date")):
-                            attempt += 1
+                        following = await self._http.recover(done, answer.header("Date"))
+                        if following is not None:
+                            done = following
                             continue
                     except HttpProblem as problem:
                         raise FinalError(problem) from error

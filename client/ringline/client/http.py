@@ -7,6 +7,7 @@ Every answer is the relay's word alone. What comes from a peer inside of it is v
 import asyncio
 import math
 import secrets
+import ssl
 from typing import Any, Final, Literal, TypeAlias, TypeVar, final
 
 import msgspec
@@ -18,12 +19,12 @@ from ringline.client.answers import read_answer
 from ringline.client.clock import RelayClock
 from ringline.client.exchange import Answer, exchange, tls_context
 from ringline.protocol import shapes
-from ringline.protocol.encoding import b64encode
 from ringline.protocol.codes import REGISTRY, Family
+from ringline.protocol.encoding import b64encode
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError
 from ringline.protocol.limits import SUBPROTOCOL
 
-__all__ = ["CancelAnswer", "RelayHttp", "problem_of"]
+__all__ = ["HEADERS", "CancelAnswer", "RelayHttp", "decode", "problem_of", "relay_info"]
 
 CancelAnswer: TypeAlias = Literal["canceled", "requested", "already_terminal", "too_late", "unknown"]
 """What a relay says to a cancellation over HTTP (RL-CANCEL-002, RL-CANCEL-011, RL-CANCEL-012)."""
@@ -76,23 +77,22 @@ class RelayHttp:
         Raises `ConfigError` when it is of another realm: a hard stop, because names and keys of one realm
         mean nothing in another (RL-HTTP-016). Raises `TransportError` when it speaks no version known here.
         """
-        answer = await exchange(self.address, "GET", "/v1/relay", headers=_HEADERS, tls=self._tls)
-        if answer.status != 200:
-            raise problem_of(self.address, "GET /v1/relay", answer)
-        info = self._decode(answer, shapes.RelayInfo)
-        if info.realm != self.address.realm:
-            raise ConfigError(
-                f"the relay at {self.address.base_url} says it is of realm {info.realm}, "
-                f"not {self.address.realm}. Nothing was sent.",
-                next_step=f"if that is the realm you mean: --realm {info.realm}",
-            )
-        if SUBPROTOCOL not in info.protocols:
-            raise TransportError(
-                f"the relay at {self.address.base_url} does not speak {SUBPROTOCOL}",
-                code="version_unsupported",
-                next_step="update Ringline here or at the relay",
-            )
-        return info
+        return await relay_info(self.address, self._tls)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        shape: type[_T],
+        *,
+        query: str = "",
+        body: msgspec.Struct | None = None,
+        timeout_s: float = 15.0,
+    ) -> _T:
+        """Make a request, for routes that have a module of their own, and return the answer as ``shape``."""
+        data = None if body is None else msgspec.json.encode(body)
+        answer = await self._call(method, path, query=query, body=data, timeout_s=timeout_s)
+        return self._decode(answer, shape)
 
     async def keys(self, handle: str) -> shapes.Keys:
         """Return the current card and prekeys of a handle, as the relay tells them: not verified."""
@@ -153,7 +153,7 @@ class RelayHttp:
         statement that does not hold.
         """
         path = f"/v1/handles/{handle}/revocations"
-        headers = dict(_HEADERS, **{"Content-Type": "application/json"})
+        headers = dict(HEADERS, **{"Content-Type": "application/json"})
         body = msgspec.json.encode(statement)
         answer = await exchange(self.address, "POST", path, headers=headers, body=body, tls=self._tls)
         if answer.status not in (200, 201):
@@ -251,24 +251,27 @@ class RelayHttp:
         """Return a fresh log-in token for one request; ``path`` is without query (RL-AUTH-005)."""
         return self.account.token(method, path, self.clock.now_ms(), secrets.token_urlsafe(16))
 
-    async def recover(self, attempt: int, date: str | None) -> bool:
-        """Do what may be done about a 401, and return whether to try again.
+    async def recover(self, done: int, date: str | None, *, may_publish: bool = True) -> int | None:
+        """Do what may be done about a 401, and return what to ask with the next time; None: nothing is left.
 
-        ``attempt`` counts the refusals of one request from 0; ``date`` is the answer's ``Date``. First the
-        clock is corrected; then, in the development realm only, the keys are published once more.
+        ``done`` is 0 for the first refusal of a request; ``date`` is the answer's ``Date``. First the clock
+        is corrected, and once more if another time is told then: one of the two was false. After that, in
+        the development realm only, the keys are published again.
         """
-        if attempt == 0:
+        if done == 0:
             self.clock.correct(date)
             # Another process of this identity may have renewed its card.
             await asyncio.to_thread(self.account.refresh, self.clock.own_ms())
-            return True
+            return 1
+        if done == 1 and self.clock.correct(date):
+            return 2
         account = self.account
         # A card that was made here and whose publication was cut off logs nobody in.
         unfinished = account.card.card.serial > 1 and not account.was_published
-        if attempt == 1 and (self.address.is_local or unfinished):
+        if done < 3 and may_publish and (self.address.is_local or unfinished):
             await self.publish()
-            return True
-        return False
+            return 3
+        return None
 
     def _own(self) -> str:
         return f"/v1/handles/{self.account.handle}"
@@ -284,9 +287,9 @@ class RelayHttp:
         may_publish: bool = True,
     ) -> Answer:
         """Make a request with a log-in token and return its successful answer."""
-        attempt = 0
+        done = 0
         while True:
-            headers = dict(_HEADERS, Authorization=f"Bearer {self.token(method, path)}")
+            headers = dict(HEADERS, Authorization=f"Bearer {self.token(method, path)}")
             if body is not None:
                 headers["Content-Type"] = "application/json"
             answer = await exchange(
@@ -300,19 +303,47 @@ class RelayHttp:
             )
             if 200 <= answer.status < 300:
                 return answer
-            again = answer.status == 401 and (may_publish or attempt == 0)
-            if not again or not await self.recover(attempt, answer.header("Date")):
+            following = None
+            if answer.status == 401:
+                following = await self.recover(done, answer.header("Date"), may_publish=may_publish)
+            if following is None:
                 raise problem_of(self.address, f"{method} {path}", answer)
-            attempt += 1
+            done = following
 
     def _decode(self, answer: Answer, shape: type[_T]) -> _T:
-        try:
-            return read_answer(answer.body, shape)
-        except (msgspec.MsgspecError, RecursionError, ValueError):
-            raise _no_relay(self.address, answer.status) from None
+        return decode(self.address, answer, shape)
 
 
-_HEADERS: Final = {"Accept": "application/json", "User-Agent": "ringline"}
+def decode(address: RelayAddress, answer: Answer, shape: type[_T]) -> _T:
+    """Return the JSON of a relay's answer as ``shape``. Raises `TransportError` for what no relay answers."""
+    try:
+        return read_answer(answer.body, shape)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise _no_relay(address, answer.status) from None
+
+
+async def relay_info(address: RelayAddress, tls: ssl.SSLContext | None) -> shapes.RelayInfo:
+    """Return what a relay says of itself, for whoever has no account there. Raises as `RelayHttp.info`."""
+    answer = await exchange(address, "GET", "/v1/relay", headers=HEADERS, tls=tls)
+    if answer.status != 200:
+        raise problem_of(address, "GET /v1/relay", answer)
+    info = decode(address, answer, shapes.RelayInfo)
+    if info.realm != address.realm:
+        raise ConfigError(
+            f"the relay at {address.base_url} says it is of realm {info.realm}, "
+            f"not {address.realm}. Nothing was sent.",
+            next_step=f"if that is the realm you mean: --realm {info.realm}",
+        )
+    if SUBPROTOCOL not in info.protocols:
+        raise TransportError(
+            f"the relay at {address.base_url} does not speak {SUBPROTOCOL}",
+            code="version_unsupported",
+            next_step="update Ringline here or at the relay",
+        )
+    return info
+
+
+HEADERS: Final = {"Accept": "application/json", "User-Agent": "ringline"}
 
 
 def _not_let_in(address: RelayAddress, handle: str, claim: str | None) -> HttpProblem:

@@ -110,6 +110,13 @@ LIES: Final = (
           _R + "test_a_call_that_is_replayed_after_its_end_is_not_run_again"),
     _call("tells a wrong time, to revive what has run out", "refused", "judged by the own clock too", "has run out",
           "test_listener_opening.py::test_a_relay_that_tells_a_wrong_time_revives_nothing"),
+    Lie(about="listener", told="keeps a clock that is wrong, and admits by it", to="both", outcome="reported",
+        what="both are told; how long keys hold is judged by their own clocks",
+        reads="behind the relay's; set it, because keys are judged by it",
+        test=_R + "test_a_clock_of_the_relays_that_is_wrong_is_told_to_both_sides"),
+    _call("forges `cancel_call`", "reported",
+          "the work is stopped, as if its caller had asked; the caller gets no answer and the relay's unsigned word",
+          "The relay says so; nobody has signed it.", _R + "test_work_that_the_relay_has_stopped_unasked_yields_no_answer"),
 
     _answer("flips `terminal`", "refused", "no answer is given", "CannotOpen", _C + "test_a_flipped_end_does_not_open"),
     _answer("alters an answer and sends the true one too", "no effect", "the true one is taken", None,
@@ -131,6 +138,8 @@ LIES: Final = (
             _C + "test_invented_statuses_and_foreign_ids_are_counted_and_ignored"),
     _answer("reorders answer and statuses", "no effect", "the answer is the callee's", None,
             _R + "test_an_answer_that_overtakes_its_statuses_is_the_answer"),
+    _answer("tells a wrong time in one answer", "no effect", "the next one puts it right", None,
+            _R + "test_a_wrong_time_in_one_answer_costs_a_second_try"),
     _answer("drops everything", "reported", "ends by the caller's own time", "may have run",
             _C + "test_silence_ends_by_the_callers_own_time"),
 
