@@ -254,6 +254,37 @@ async def test_a_removed_identity_loses_its_sockets_at_once_and_its_calls(relay:
     assert (await carol.ask("GET", "/v1/handles/bob")).status in (200, 404)
 
 
+async def test_running_calls_of_a_removed_identity_end_at_once() -> None:
+    """Nobody comes back for them, so nothing is held for the usual time."""
+    hour = 3_600_000
+    async with invited(settings={"hold_ms": hour, "grace_ms": hour}) as relay:
+        root = await administrator(relay)
+        bob, carol = await member(root, "bob"), await member(root, "carol")
+        for owner in (bob, carol):
+            policy = {"offline": False, "accept": "anyone", "allow": [], "block": []}
+            assert (await owner.ask("PUT", f"/v1/handles/{owner.handle}/policy", policy)).status == 200
+        async with (
+            bob.calling("carol") as out,
+            carol.calling("bob") as into,
+            bob.listening() as bobs,
+            carol.listening() as carols,
+        ):
+            ids: list[str] = []
+            for line, caller, listener in ((out, bob, carols), (into, carol, bobs)):
+                # With a message id: it could be asked for again, and is held for that.
+                await line.send(caller.request())
+                ids.append((await listener.next())["call_id"])
+                await listener.send({"type": "call_started", "call_id": ids[-1]})
+                while (await line.next())["state"] != "working":
+                    pass
+            assert (await root.ask("DELETE", "/v1/handles/bob")).status == 200
+            # Whoever works for him is to stop; whoever waits for him hears what is known.
+            assert (await carols.next()) == {"type": "cancel_call", "call_id": ids[0]}
+            told = await into.next()
+            assert (told["type"], told["code"], told["call_id"]) == ("call_error", "timeout", ids[1])
+        assert (await carol.ask("GET", f"/v1/calls/{ids[1]}")).json()["state"] == "indeterminate_execution"
+
+
 async def test_an_administrator_who_was_removed_is_replaced_by_another(tmp_path: Path) -> None:
     """Nobody gets his handle again, so an invite for it would be one that nobody can take up."""
     kept = tmp_path / "relay.db"

@@ -64,7 +64,8 @@ class Departures:
                 self.part(session, code, reason, now)
 
     def end_identity(self, handle: str, now: Instant) -> None:
-        """Close all connections of an identity that is no more."""
+        """End the sync calls of an identity that is no more, and close all its connections."""
+        self._calls.end_identity(handle, now)
         for session in self._sessions.of(handle):
             self.part(session, REVOKED, REMOVED, now)
 

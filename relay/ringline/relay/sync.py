@@ -314,6 +314,14 @@ class SyncCalls:
         for call in tuple(instance.calls.values()):
             self._give_up(call, Event.INSTANCE_LOST, now)
 
+    def end_identity(self, handle: str, now: Instant) -> None:
+        """An identity was removed: nobody comes back for its calls, and nobody to answer those to it."""
+        for call in self._book.unfinished_calls():
+            if call.callee == handle:
+                self._give_up(call, Event.INSTANCE_LOST, now)
+            elif call.caller == handle:
+                self._cancellation.stop(call)
+
     def bound_passed(self, call_id: str, now: Instant) -> None:
         """The ring bound or the call bound is over, unless the call was accepted in the meantime."""
         call = self._book.find(call_id)
