@@ -2,16 +2,18 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from ringline.cli.invite import given_options, read_given
-from ringline.cli.options import identity_option, json_option, locking_options
+from ringline.cli.options import identity_option, json_option, locking_options, relay_options
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
+from ringline.cli.spoken import ask_for_code, is_code, use_code
 from ringline.cli.terminal import shown_line
 from ringline.protocol.codes import Family
 
@@ -34,6 +36,10 @@ _H, _L = Family.HTTP, Family.LOCAL
         ("it asks for the line that you were given", "ringline accept"),
         ("under a name of your choice, from a file", "ringline accept --as alice --code-file invite.txt"),
         ("in a pipe", "ssh host-a ringline invite alice | ringline accept -"),
+        (
+            "with a code that was told to you by voice",
+            "ringline accept --code --relay https://relay.example",
+        ),
         ("and let him who invited you call you too", "ringline accept --allow --task review"),
     ],
     exits=[
@@ -42,6 +48,7 @@ _H, _L = Family.HTTP, Family.LOCAL
         (_H, "forbidden"),
         (_H, "conflict"),
         (_L, "key_changed"),
+        (_L, "code_failed"),
         (_L, "relay_unreachable"),
     ],
     then="ringline call HANDLE TEXT, to whoever has invited you",
@@ -51,20 +58,30 @@ _H, _L = Family.HTTP, Family.LOCAL
     "--code-file",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Read the invite from this file.",
+    help="Read the invite, or the code, from this file.",
+)
+@click.option(
+    "--code",
+    "spoken",
+    is_flag=True,
+    help="Use a spoken code, such as 7-crossover-clockwork, at the relay that --relay names.",
 )
 @identity_option("The handle to take, or the identity of yours that was invited.")
 @click.option("--allow", is_flag=True, help="Let him who has invited you call you too.")
 @given_options
+@relay_options
 @locking_options
 @json_option
 def command(
     source: str | None,
     code_file: str | None,
+    spoken: bool,
     own: str | None,
     allow: bool,
     tasks: tuple[str, ...],
     calls_per_hour: int,
+    relay: str,
+    realm: str | None,
     passphrase_file: str | None,
     plain: bool,
     machine: bool,
@@ -73,17 +90,23 @@ def command(
 
     The line is a secret: it is asked for on a terminal, or read from standard input (-), a file, or the
     variable RINGLINE_INVITE, and never an argument. Taken up once more it says the same again.
+
+    With --code the same is true of a code that was told to you. There is one try at it, while the other side
+    waits. An invite says by itself where its relay is; a code does not.
     """
     import asyncio
 
     from ringline.cli.identity import locking, open_account
     from ringline.client import Home, RelayAddress
-    from ringline.protocol.invite import Invite
 
     if tasks and not allow:
         raise click.UsageError("--task says what --allow allows: give both")
     given = read_given(tasks, calls_per_hour) if allow else None
-    invite = Invite.parse(_read(source, code_file))
+    if spoken:
+        invite = _by_code(RelayAddress.parse(relay, realm), _read(source, code_file, ask_for_code), machine)
+    else:
+        _refuse_place(click.get_current_context())
+        invite = _by_line(_read(source, code_file, _ask_for_line))
     home, address = Home.default(), RelayAddress.parse(invite.base_url, invite.realm)
     handle = own if own is not None else invite.handle
     lock = locking(home, address, handle, passphrase_file, plain)
@@ -127,6 +150,40 @@ async def _accept(home: "Home", account: "Account", invite: "Invite", given: "Gi
     return pin
 
 
+def _by_line(text: str) -> "Invite":
+    """Return the invite of a line, without the white space that a chat may have put into it."""
+    from ringline.protocol.errors import InviteError
+    from ringline.protocol.invite import Invite
+
+    if is_code(text):
+        raise InviteError(
+            "this is a spoken code, and no invite. It was not used",
+            next_step="ringline accept --code, with --relay as the other side was told",
+        )
+    return Invite.parse("".join(text.split()))
+
+
+def _by_code(address: "RelayAddress", text: str, machine: bool) -> "Invite":
+    """Return the invite that a code gets at a relay."""
+    from ringline.protocol.errors import InviteError
+    from ringline.protocol.invite import Invite
+    from ringline.protocol.spokencode import SpokenCode
+
+    invite = Invite.parse(use_code(address, SpokenCode.parse(text), machine=machine))
+    if invite.realm != address.realm:
+        raise InviteError(
+            f"the code was good for an invite into realm {invite.realm}, and it was used in {address.realm}",
+            next_step="ask for an invite as a line: ringline invite",
+        )
+    return invite
+
+
+def _refuse_place(context: click.Context) -> None:
+    for name in ("relay", "realm"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} goes with --code: an invite says by itself where its relay is")
+
+
 def _note(text: str) -> None:
     tell(f"! {shown_line(text)}")
 
@@ -139,8 +196,12 @@ def _remember(home: "Home", address: "RelayAddress", handle: str) -> bool:
     return keep_usual(home, address)
 
 
-def _read(source: str | None, code_file: str | None) -> str:
-    """Return the invite without white space, which a chat may have put into it."""
+def _ask_for_line() -> str:
+    return str(click.prompt("The invite (one line, not shown)", hide_input=True, err=True))
+
+
+def _read(source: str | None, code_file: str | None, ask: Callable[[], str]) -> str:
+    """Return what somebody was given, as it stands; ``ask`` asks for it on a terminal."""
     from ringline.protocol.errors import ConfigError
 
     if source not in (None, "-"):
@@ -152,19 +213,17 @@ def _read(source: str | None, code_file: str | None) -> str:
     if source is not None and code_file is not None:
         raise ConfigError("- and --code-file exclude each other", next_step="choose one of them")
     if source == "-":
-        text = sys.stdin.read(_CHARS)
-    elif code_file is not None:
-        text = _from_file(Path(code_file))
-    elif os.environ.get(VARIABLE):
-        text = os.environ[VARIABLE]
-    elif sys.stdin.isatty() and sys.stderr.isatty():
-        text = click.prompt("The invite (one line, not shown)", hide_input=True, err=True)
-    else:
-        raise ConfigError(
-            "there is no invite, and no terminal to ask on",
-            next_step=f"give it on standard input (ringline accept -), by --code-file, or in {VARIABLE}",
-        )
-    return "".join(text.split())
+        return sys.stdin.read(_CHARS)
+    if code_file is not None:
+        return _from_file(Path(code_file))
+    if os.environ.get(VARIABLE):
+        return os.environ[VARIABLE]
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return ask()
+    raise ConfigError(
+        "there is no invite, and no terminal to ask on",
+        next_step=f"give it on standard input (ringline accept -), by --code-file, or in {VARIABLE}",
+    )
 
 
 def _from_file(path: Path) -> str:

@@ -11,6 +11,7 @@ from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
 from ringline.protocol.codes import Family, lookup
+from ringline.protocol.errors import RinglineError
 
 if TYPE_CHECKING:
     from ringline.client.invitations import Given, Guest
@@ -25,6 +26,12 @@ _H, _L = Family.HTTP, Family.LOCAL
 _NEW: Final = "new"
 _WHOSE: Final = "The identity that invites. [default: the only one, else the one that calls by default]"
 _LOOK_EVERY_S: Final = 1.0
+_TAKEN_UP_S: Final = 120.0
+
+
+class _NotYet(RinglineError):
+    family = Family.END
+    default_code = "still_running"
 
 
 class _Group(click.Group):
@@ -98,6 +105,7 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
             "ringline invite alice --task review --calls-per-hour 5",
         ),
         ("for a team; into a file, since the line is a secret", "ringline invite team --uses 8 > invite.txt"),
+        ("a code to be said on the telephone, while you wait", "ringline invite alice --code"),
         ("and wait until it was taken up", "ringline invite new alice --wait 600"),
     ],
     exits=[
@@ -106,11 +114,25 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
         (_H, "unauthorized"),
         (_H, "rate_limited"),
         (_L, "relay_unreachable"),
+        (_L, "code_failed"),
         (Family.END, "still_running"),
     ],
     then="ringline accept, on the other computer",
 )
 @click.argument("name", required=False)
+@click.option(
+    "--code",
+    "spoken",
+    is_flag=True,
+    help="Show a short code to be said instead, and wait for him: one try, ten minutes.",
+)
+@click.option(
+    "--words",
+    type=click.IntRange(2, 4),
+    default=2,
+    show_default=True,
+    help="Words of that code; each makes a guess 256 times less likely.",
+)
 @click.option("--uses", type=click.IntRange(1, 8), default=1, show_default=True, help="For how many people.")
 @click.option(
     "--ttl",
@@ -126,11 +148,14 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Wait so long for it to be taken up. [default: not at all; ringline listen and invite ls tell too]",
+    help="Wait so long for it to be taken up. [default: not at all; ringline listen and invite ls tell too; "
+    "with --code: as long as the code holds]",
 )
 @desk_options(_WHOSE)
 def new(
     name: str | None,
+    spoken: bool,
+    words: int,
     uses: int,
     ttl: float,
     tasks: tuple[str, ...],
@@ -142,14 +167,22 @@ def new(
 
     NAME is what you call him; it stays on this computer. Hand the line over by a way that you trust: whoever
     takes it up first is let in.
+
+    With --code you say a few words instead, and both sides are there at once. Nobody between you, the relay
+    included, can take up the invite without guessing them, once. With --json the code is told on standard
+    error.
     """
     import asyncio
 
-    if wait and where.machine:
+    if spoken:
+        _refuse_others(click.get_current_context())
+    elif wait and where.machine:
         # The one document comes at the end, and nobody could hand over what is in it.
         raise click.UsageError("--wait and --json exclude each other: look with ringline invite ls --json")
     given = read_given(tasks, calls_per_hour, name)
     desk = where.open()
+    if spoken:
+        return asyncio.run(_new_by_code(desk, given, words, wait, machine=where.machine))
     return asyncio.run(_new(desk, given, uses, round(ttl * 3_600), wait, machine=where.machine))
 
 
@@ -181,6 +214,48 @@ async def _new(desk: Desk, given: "Given", uses: int, ttl_s: int, wait: float, *
     return lookup(Family.END, "still_running").exit_code
 
 
+def _refuse_others(context: click.Context) -> None:
+    for name in ("uses", "ttl"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name} and --code exclude each other: a code is for one person, at once"
+            )
+
+
+async def _new_by_code(desk: Desk, given: "Given", words: int, wait: float, *, machine: bool) -> int:
+    from ringline.cli.peer_sheet import describe_peer
+    from ringline.cli.spoken import LIFE_S, hand_over
+
+    await desk.http.info()
+    opened = await desk.invitations.open_door()
+    if opened is not None and not machine:
+        tell(f"  {opened}")
+    issued = await hand_over(desk, given, words, wait or LIFE_S, machine=machine)
+    # He has the invite in his hands, and takes it up at once.
+    guests = await _wait(desk, issued.id, _TAKEN_UP_S)
+    if not guests:
+        raise _NotYet(
+            f"The invite was handed over, and nobody has taken it up within {_TAKEN_UP_S:g} s.",
+            still_true=f"It holds on until {_time(issued.expires_at)}.",
+            next_step="look again: ringline invite ls",
+        )
+    if not machine:
+        _tell_guests(desk, guests)
+        return 0
+    (guest,) = guests
+    write_document(
+        {
+            "v": 1,
+            "ok": True,
+            "id": issued.id,
+            "handle": guest.handle,
+            "guest": None if guest.pin is None else describe_peer(desk.account, guest.pin),
+            "trouble": guest.trouble,
+        }
+    )
+    return 0
+
+
 def _explain(
     desk: Desk, given: "Given", invite_id: str, expires_at: int, uses: int, opened: str | None
 ) -> None:
@@ -205,7 +280,7 @@ async def _wait(desk: Desk, invite_id: str, seconds: float) -> "list[Guest]":
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while seconds:
-        met = [guest for guest in await desk.invitations.meet() if guest.issued.id == invite_id]
+        met = await desk.invitations.came_by(invite_id)
         if met or loop.time() >= end:
             return met
         await asyncio.sleep(min(_LOOK_EVERY_S, max(0.0, end - loop.time())))

@@ -182,6 +182,20 @@ class Invitations:
             self._refused.pop(name, None)
         return guest
 
+    async def came_by(self, invite_id: str) -> list[Guest]:
+        """Return who has come by one invite, and pin them as `meet` does.
+
+        That may have been done already, by a listener of this identity. Raises as `RelayHttp` does.
+        """
+        found = [guest for guest in await self.meet() if guest.issued.id == invite_id]
+        told = {guest.handle for guest in found}
+        for issued in self.kept():
+            for handle in issued.met if issued.id == invite_id else ():
+                if handle not in told:
+                    pin = self._contacts.pin(self._account.address.realm, handle)
+                    found.append(Guest(handle, issued, pin))
+        return found
+
     async def _meet(self, issued: Issued, acceptance: shapes.InviteAcceptance) -> Guest:
         handle, realm = acceptance.handle, self._account.address.realm
         try:

@@ -43,6 +43,8 @@ class Middleman:
         self.port = 0
         self.requests: list[tuple[str, str]] = []
         """Method and target of every HTTP request and upgrade."""
+        self.bodies: list[tuple[str, bytes]] = []
+        """Target and body of every HTTP request that has one."""
         self.up: list[dict[str, Any]] = []
         """Every frame of the clients, decoded."""
         self.on_answer: Callable[[str, str, Answer], Answer] = lambda method, target, answer: answer
@@ -107,6 +109,8 @@ class Middleman:
                     await Passing(self, target, names, head, reader, writer).run()
             else:
                 body = await reader.readexactly(int(names.get("content-length", "0")))
+                if body:
+                    self.bodies.append((target, body))
                 await self._answer(method, target, names, body, writer)
         writer.close()
 
