@@ -126,7 +126,9 @@ class CallFile:
         """Return how many rows a statement of the turn changed. Raises `StoreError`, `DuplicateCall`."""
         if not self.in_turn:
             self.begin()
-        connection = self.database()
+        connection = self.connection
+        if connection is None or self._failed:
+            connection = self.database()
         try:
             return connection.execute(statement, values).rowcount
         except sqlite3.Error as error:
@@ -134,6 +136,8 @@ class CallFile:
 
     def write_all(self, statement: str, values: Sequence[Sequence[Value]]) -> None:
         """Run a statement of the turn for each of ``values``. Raises `StoreError`."""
+        if not values:
+            return
         connection = self.database()
         try:
             connection.executemany(statement, values)

@@ -15,6 +15,7 @@ from ringline.relay.call_store import CallRow
 from ringline.relay.store import StoreError
 
 __all__ = [
+    "ADD_START",
     "ADD_TO_MAILBOX",
     "ADD_TO_PAIR",
     "BY_ID",
@@ -27,7 +28,6 @@ __all__ = [
     "MET",
     "NEW_MAILBOX",
     "NEW_PAIR",
-    "OF_OUTCOME",
     "PAIR",
     "SAME",
     "SELECT",
@@ -35,7 +35,6 @@ __all__ = [
     "Record",
     "Value",
     "calls_of",
-    "changing_of",
     "converted",
     "page_of",
     "same_of",
@@ -54,11 +53,13 @@ _Type = TypeVar("_Type")
 _FIELDS: Final = CallRow.__struct_fields__
 _STATES: Final = (State.QUEUED, State.STARTED, State.PARKED, *sorted(FINAL))
 
-CHANGING: Final = _FIELDS[_FIELDS.index("state") :]
+_FIRST: Final = _FIELDS.index("state")
+
+CHANGING: Final = _FIELDS[_FIRST:]
 """The members of a call that may change, but for its version."""
 
-OF_OUTCOME: Final = tuple(name in ("terminal", "outcome_bytes", "acknowledged") for name in CHANGING)
-"""Marks those of them that tell whether an outcome is kept, and how much it takes."""
+# sqlite3 would look for somebody who tells it how to store a bool, each time.
+_FLAGS: Final = tuple(_FIELDS.index(name) for name in ("listed", "cancel_requested", "acknowledged"))
 
 SELECT: Final = f"SELECT {', '.join(_FIELDS)} FROM calls"
 
@@ -82,6 +83,9 @@ SELECT max(
 MAILBOX: Final = "SELECT calls, request_bytes, outcome_bytes FROM mailboxes WHERE callee = ? AND listed = ?"
 PAIR: Final = "SELECT calls, request_bytes, outcome_bytes FROM pairs WHERE caller = ? AND callee = ?"
 STARTS: Final = "SELECT at, count FROM starts WHERE caller = ? AND callee = ? ORDER BY at"
+ADD_START: Final = """
+INSERT INTO starts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count
+"""
 MET: Final = "SELECT 1 FROM pairs WHERE caller = ? AND callee = ? AND last_at >= ?"
 
 _ADD: Final = "SET calls = calls + ?, request_bytes = request_bytes + ?, outcome_bytes = outcome_bytes + ?"
@@ -96,18 +100,22 @@ NEW_PAIR: Final = (
 ADD_TO_PAIR: Final = f"UPDATE pairs {_ADD} WHERE caller = ? AND callee = ?"
 
 
-@functools.cache
-def swap_of(changed: tuple[bool, ...]) -> str:
-    """Return the statement that writes a version and the members of `CHANGING` that are marked.
+def swap_of(before: CallRow, after: CallRow) -> tuple[str, list[Value]]:
+    """Return the statement that writes a version and what else has changed, and what the statement takes.
 
-    Only those: an index whose columns are not named is left alone.
+    Only that: an index whose columns are not named is left alone.
     """
+    new = astuple(after)[_FIRST:]
+    # What is the same object is equal, and most is: this asks no member for more.
+    changed = tuple(map(operator.is_not, astuple(before)[_FIRST:], new))
+    values = [after.version, *itertools.compress(new, changed), before.seq, before.call_id, before.version]
+    return _swapping(changed), values
+
+
+@functools.cache
+def _swapping(changed: tuple[bool, ...]) -> str:
     names = ("version", *itertools.compress(CHANGING, changed))
     return f"UPDATE calls SET {', '.join(f'{name} = ?' for name in names)} WHERE {SAME}"
-
-
-changing_of: Final = operator.attrgetter(*CHANGING)
-"""Return the members of a call that are named in `CHANGING`."""
 
 
 @functools.cache
@@ -127,9 +135,12 @@ def page_of(party: Literal["caller", "callee"], states: frozenset[State]) -> str
     return f"{SELECT} WHERE seq IN (SELECT seq FROM ({newest}) ORDER BY seq DESC LIMIT ?3) ORDER BY seq DESC"
 
 
-def values_of(row: CallRow) -> tuple[Value, ...]:
+def values_of(row: CallRow) -> list[Value]:
     """Return what `INSERT` takes."""
-    return astuple(row)
+    values = list(astuple(row))
+    for place in _FLAGS:
+        values[place] = int(values[place])
+    return values
 
 
 def same_of(row: CallRow) -> tuple[int, str, int]:

@@ -116,7 +116,7 @@ Page: TypeAlias = tuple[list[CallRow], int | None]
 
 def keeps_request(row: CallRow) -> bool:
     """True while the request's ciphertext is stored: it goes at the final state (protocol §6)."""
-    return not row.ended
+    return row.state not in FINAL
 
 
 def keeps_outcome(row: CallRow) -> bool:

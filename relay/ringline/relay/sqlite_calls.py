@@ -5,13 +5,12 @@ flush to the disk, which costs less than a thread would. The directory's writer 
 another thread; its transactions are as short, and SQLite lets one wait for the other. When somebody else
 holds the file, this one gives up after ``busy_timeout`` instead of stopping the loop.
 
-Counters are summed up in memory during a turn and written once, in the same transaction.
+Counters are summed up and ciphertexts gathered in memory during a turn, and written at its end in the same
+transaction.
 """
 
-import itertools
-import operator
 import sqlite3
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, final
 
@@ -35,7 +34,7 @@ from ringline.relay.call_store import (
     keeps_request,
     trail_of,
 )
-from ringline.relay.call_turn import CallTurn, KnownCounters, added
+from ringline.relay.call_turn import CallTurn, Sealed, Sums
 from ringline.relay.clock import system_clock
 from ringline.relay.store import StoreError
 from ringline.relay.upkeep import ERASED_WITHIN_S
@@ -77,7 +76,7 @@ class SqliteCalls:
         self._now = now
         self._file = CallFile(path, busy_timeout=busy_timeout, erased_within=erased_within)
         self._turn = CallTurn()
-        self._known = KnownCounters()
+        self._known = self._turn.known
         try:
             self._seq = self._committed = self._last_seq()
         except BaseException:
@@ -97,6 +96,7 @@ class SqliteCalls:
             self.rollback()
             raise
         self._committed = self._seq
+        self._known.trim()
 
     def rollback(self) -> None:
         """See `CallStore.rollback`."""
@@ -112,7 +112,7 @@ class SqliteCalls:
         row = replace(row, seq=self._seq + 1)
         self._file.write(INSERT, call_records.values_of(row))
         self._seq = row.seq
-        self._file.write("INSERT INTO requests VALUES (?, ?)", (row.seq, request))
+        self._turn.requests.add(row, request)
         self._turn.count(row, _NONE, held(row))
         self._turn.meet(row)
         return row
@@ -129,24 +129,26 @@ class SqliteCalls:
 
     def request(self, call_id: str) -> bytes | None:
         """See `CallStore.request`."""
-        return self._sealed("requests", call_id)
+        return self._sealed("requests", self._turn.requests, call_id)
 
     def outcome(self, call_id: str) -> bytes | None:
         """See `CallStore.outcome`."""
-        return self._sealed("outcomes", call_id)
+        return self._sealed("outcomes", self._turn.outcomes, call_id)
 
     def swap(self, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
         """See `CallStore.swap`."""
         after = replace(after, seq=before.seq, version=before.version + 1)
-        old, new = call_records.changing_of(before), call_records.changing_of(after)
-        changed = tuple(map(operator.ne, old, new))
-        values = (after.version, *itertools.compress(new, changed), *call_records.same_of(before))
-        if self._file.write(call_records.swap_of(changed), values) != 1:
+        if self._file.write(*call_records.swap_of(before, after)) != 1:
             raise StaleCall
-        if before.ended is not after.ended or any(itertools.compress(changed, call_records.OF_OUTCOME)):
+        if (
+            before.ended is not after.ended
+            or before.terminal is not after.terminal
+            or before.acknowledged is not after.acknowledged
+            or before.outcome_bytes != after.outcome_bytes
+        ):
             self._change_kept(before, after)
         if outcome is not None and keeps_outcome(after):
-            self._file.write("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (after.seq, outcome))
+            self._turn.outcomes.add(after, outcome)
         if asks_cancel(before, after):
             noted = (after.seq, after.version, self._now())
             self._file.write("INSERT INTO cancel_requests VALUES (?, ?, ?)", noted)
@@ -155,9 +157,9 @@ class SqliteCalls:
     def _change_kept(self, before: CallRow, after: CallRow) -> None:
         """Delete what is not kept any more, and count what is held now."""
         if keeps_request(before) and not keeps_request(after):
-            self._file.write("DELETE FROM requests WHERE seq = ?", (after.seq,))
+            self._turn.requests.delete(after)
         if keeps_outcome(before) and not keeps_outcome(after):
-            self._file.write("DELETE FROM outcomes WHERE seq = ?", (after.seq,))
+            self._turn.outcomes.delete(after)
         self._turn.count(after, held(before), held(after))
 
     def forget(self, row: CallRow) -> None:
@@ -225,36 +227,32 @@ class SqliteCalls:
 
     def held_by(self, callee: str, *, unlisted: bool = False) -> Held:
         """See `CallStore.held_by`."""
-        total = self._mailbox(callee, False)
-        return total if unlisted else added(total, self._mailbox(callee, True))
+        calls, requests, outcomes = self._mailbox((callee, False))
+        if not unlisted:
+            more = self._mailbox((callee, True))
+            return Held(calls + more[0], requests + more[1], outcomes + more[2])
+        return Held(calls, requests, outcomes)
 
-    def _mailbox(self, callee: str, listed: bool) -> Held:
-        box = (callee, listed)
+    def _mailbox(self, box: tuple[str, bool]) -> Sums:
         known = self._known.mailboxes.get(box)
         if known is None:
-            known = self._known.mailboxes[box] = _held_of(self._file.run(call_records.MAILBOX, box))
-        more = self._turn.mailboxes.get(box)
-        return known if more is None else added(known, more)
+            found = self._file.run(call_records.MAILBOX, box)
+            known = self._known.mailboxes[box] = _sums(found, self._turn.mailboxes.get(box))
+        return known
 
     def held_by_pair(self, caller: str, callee: str) -> Held:
         """See `CallStore.held_by_pair`."""
         pair = (caller, callee)
         known = self._known.pairs.get(pair)
         if known is None:
-            known = self._known.pairs[pair] = _held_of(self._file.run(call_records.PAIR, pair))
-        more = self._turn.pairs.get(pair)
-        return known if more is None else added(known, more)
+            found = self._file.run(call_records.PAIR, pair)
+            known = self._known.pairs[pair] = _sums(found, self._turn.pairs.get(pair))
+        return Held(*known)
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
-        self._file.write(
-            "INSERT INTO starts VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1",
-            (caller, callee, at),
-        )
-        self._turn.start(at)
-        known = self._known.starts.get((caller, callee))
-        if known is not None:
-            insort(known, at)
+        self._file.begin()
+        self._turn.start(caller, callee, at)
 
     def starts(self, caller: str, callee: str, since: int) -> list[int]:
         """See `CallStore.starts`."""
@@ -263,7 +261,7 @@ class SqliteCalls:
         if known is None:
             found = self._file.run(call_records.STARTS, pair)
             known = [whole(at) for at, count in found for _ in range(whole(count))]
-            self._known.starts[pair] = known
+            known = self._known.starts[pair] = sorted(known + self._turn.started(caller, callee))
         first = bisect_left(known, since)
         if first and known[0] < since - DAY_MS:
             del known[:first]
@@ -341,7 +339,12 @@ class SqliteCalls:
     def _one(self, statement: str, values: Sequence[Value]) -> CallRow | None:
         return next(iter(self._many(statement, values)), None)
 
-    def _sealed(self, table: str, call_id: str) -> bytes | None:
+    def _sealed(self, table: str, turn: Sealed, call_id: str) -> bytes | None:
+        added = turn.added.get(call_id)
+        if added is not None:
+            return added[1]
+        if call_id in turn.deleted:
+            return None
         found = self._file.run(
             f"SELECT sealed FROM {table} JOIN calls USING (seq) WHERE call_id = ?", (call_id,)
         )
@@ -354,6 +357,11 @@ class SqliteCalls:
     def _flush(self) -> None:
         """Write what the turn gathered. A counter that would fall below zero meets its constraint."""
         turn, records = self._turn, call_records
+        for table, sealed in (("requests", turn.requests), ("outcomes", turn.outcomes)):
+            gone = [(seq,) for seq in sealed.deleted.values()]
+            self._file.write_all(f"DELETE FROM {table} WHERE seq = ?", gone)
+            self._file.write_all(f"INSERT INTO {table} VALUES (?, ?)", list(sealed.added.values()))
+        self._file.write_all(records.ADD_START, [(*key, count) for key, count in turn.starts.items()])
         self._file.write_all(records.NEW_PAIR, [(*pair, met) for pair, met in turn.met.items()])
         self._file.write_all(records.ADD_TO_PAIR, [(*change, *pair) for pair, change in turn.pairs.items()])
         self._file.write_all(records.NEW_MAILBOX, list(turn.mailboxes))
@@ -362,10 +370,10 @@ class SqliteCalls:
         )
         if turn.started_at is not None:
             self._file.write("DELETE FROM starts WHERE at < ?", (turn.started_at - DAY_MS,))
-        self._known.written(turn)
         turn.clear()
 
 
-def _held_of(found: list[Record]) -> Held:
-    """Return the one record of counters, or nothing held when there is none."""
-    return next((Held(*map(whole, record)) for record in found), _NONE)
+def _sums(found: list[Record], more: Sums | None) -> Sums:
+    """Return the one record of counters, zeros when there is none, with ``more`` added to it."""
+    sums = list(map(whole, found[0])) if found else [0, 0, 0]
+    return sums if more is None else [one + other for one, other in zip(sums, more, strict=True)]

@@ -247,7 +247,11 @@ def failing(calls: SqliteCalls, do: Callable[[], object]) -> None:
         calls.load("call-1")
     with pytest.raises(StoreError):
         calls.commit()
-    # The failed commit has rolled back by itself; what was told before still stands.
+    undone(calls, committed)
+
+
+def undone(calls: SqliteCalls, committed: CallRow | None) -> None:
+    """A failed commit has rolled back by itself; what was told before still stands."""
     assert calls.load("call-1") == committed
     assert calls.load("call-2") is None
     assert calls.held_by("bob") == Held(1, 1_200, 0)
@@ -259,7 +263,14 @@ def test_a_full_database_refuses_the_turn_and_goes_on_when_there_is_room(calls: 
     run = connection_of(calls)
     (pages,) = run.execute("PRAGMA page_count").fetchone()
     run.execute(f"PRAGMA max_page_count={pages + 20}")
-    failing(calls, lambda: calls.insert(row(3), b"x" * 400_000))
+    committed = calls.load("call-1")
+    calls.insert(row(2), b"of the same turn")
+    calls.insert(row(3), b"x" * 400_000)
+    with pytest.raises(StoreError, match="full"):
+        calls.commit()
+    undone(calls, committed)
+    assert calls.request("call-1") == b"one"
+    assert calls.request("call-3") is None
     run.execute("PRAGMA max_page_count=1000000")
     calls.check()
     calls.insert(row(3), b"x" * 400_000)
