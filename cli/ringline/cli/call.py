@@ -9,7 +9,8 @@ import click
 from click.core import ParameterSource
 
 from ringline.cli.app import Invocation
-from ringline.cli.calling import Calling, Chosen, calling_options
+from ringline.cli.calling import Calling, calling_options
+from ringline.cli.chosen import Chosen
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
 from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS

@@ -3,41 +3,20 @@
 `calling_options` gives a command one argument, ``chosen``, in the place of six options.
 """
 
-import functools
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.chosen import Chosen, chosen_options
 
 if TYPE_CHECKING:
     from ringline.caller import AsyncCaller
     from ringline.client import Home, RelayAddress
     from ringline.protocol.contact import Contact
 
-__all__ = ["Calling", "Chosen", "calling_options"]
+__all__ = ["Calling", "calling_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The options by which a calling identity is found, as they were typed."""
-
-    own: str | None
-    relay: str
-    realm: str | None
-    passphrase_file: str | None
-    plain: bool
-    machine: bool
-
-    def address(self) -> "RelayAddress":
-        """Return the relay. Raises `ConfigError` for a URL that is none."""
-        from ringline.client import RelayAddress
-
-        return RelayAddress.parse(self.relay, self.realm)
 
 
 def calling_options(whose: str) -> Callable[[_F], _F]:
@@ -45,32 +24,7 @@ def calling_options(whose: str) -> Callable[[_F], _F]:
 
     ``whose`` is what the page says of ``--as``.
     """
-
-    def add(function: _F) -> _F:
-        @functools.wraps(function)
-        def run(
-            *args: Any,
-            own: str | None,
-            relay: str,
-            realm: str | None,
-            passphrase_file: str | None,
-            plain: bool,
-            machine: bool,
-            **others: Any,
-        ) -> Any:
-            chosen = Chosen(
-                own=own,
-                relay=relay,
-                realm=realm,
-                passphrase_file=passphrase_file,
-                plain=plain,
-                machine=machine,
-            )
-            return function(*args, chosen=chosen, **others)
-
-        return identity_option(whose)(relay_options(locking_options(json_option(run))))  # type: ignore[return-value]
-
-    return add
+    return chosen_options(whose, "chosen", Chosen)
 
 
 @final

@@ -2,7 +2,8 @@
 
 import click
 
-from ringline.cli.calling import Calling, Chosen, calling_options
+from ringline.cli.calling import Calling, calling_options
+from ringline.cli.chosen import Chosen
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
 from ringline.protocol.errors import RinglineError

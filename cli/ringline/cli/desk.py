@@ -1,11 +1,10 @@
 """What commands about invites and contacts work on: the relay, the own identity there, and its contacts."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from ringline.cli.options import identity_option, json_option, locking_options, relay_options
+from ringline.cli.chosen import Chosen, chosen_options
 
 if TYPE_CHECKING:
     from ringline.client import Account, Home, RelayAddress
@@ -18,15 +17,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The options by which an own identity is found, as they were typed."""
-
-    own: str | None
-    relay: str
-    realm: str | None
-    passphrase_file: str | None
-    plain: bool
-    machine: bool
+class Where(Chosen):
+    """An own identity to be opened."""
 
     def open(self) -> "Desk":
         """Load the own identity: the one named, else the only one, else the one that calls by default.
@@ -36,9 +28,9 @@ class Where:
         import time
 
         from ringline.cli.identity import locking
-        from ringline.client import Account, Home, RelayAddress
+        from ringline.client import Account, Home
 
-        home, address = Home.default(), RelayAddress.parse(self.relay, self.realm)
+        home, address = Home.default(), self.address()
         handle = self.own if self.own is not None else home.own_handle(address)
         lock = locking(home, address, handle, self.passphrase_file, self.plain)
         now = time.time_ns() // 1_000_000
@@ -50,32 +42,7 @@ def desk_options(whose: str) -> Callable[[_F], _F]:
 
     ``whose`` is what the page says of ``--as``.
     """
-
-    def add(function: _F) -> _F:
-        @functools.wraps(function)
-        def run(
-            *args: Any,
-            own: str | None,
-            relay: str,
-            realm: str | None,
-            passphrase_file: str | None,
-            plain: bool,
-            machine: bool,
-            **others: Any,
-        ) -> Any:
-            where = Where(
-                own=own,
-                relay=relay,
-                realm=realm,
-                passphrase_file=passphrase_file,
-                plain=plain,
-                machine=machine,
-            )
-            return function(*args, where=where, **others)
-
-        return identity_option(whose)(relay_options(locking_options(json_option(run))))  # type: ignore[return-value]
-
-    return add
+    return chosen_options(whose, "where", Where)
 
 
 @final

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ringline.cli.calling import Chosen, calling_options
+from ringline.cli.calling import calling_options
+from ringline.cli.chosen import Chosen
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -34,7 +34,7 @@ def relay_options(function: _F) -> _F:
     def run(*args: Any, relay: str, realm: str | None, **others: Any) -> Any:
         return function(*args, relay=relay, realm=realm or usual_realm(relay), **others)
 
-    return relay(realm(run))  # type: ignore[return-value]
+    return cast("_F", relay(realm(run)))
 
 
 def identity_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:
@@ -93,4 +93,4 @@ def locking_options(function: _F) -> _F:
             passphrase_file = named(told, passphrase_fd)
         return function(*args, passphrase_file=passphrase_file, **others)
 
-    return file(descriptor(plain(run)))  # type: ignore[return-value]
+    return cast("_F", file(descriptor(plain(run))))

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -50,7 +50,7 @@ def secret_options(name: str, what: str) -> Callable[[_F], _F]:
             type=click.IntRange(0),
             help=f"Read the passphrase of {what} from this open file descriptor.",
         )
-        return file(descriptor(run))  # type: ignore[return-value]
+        return cast("_F", file(descriptor(run)))
 
     return add
 

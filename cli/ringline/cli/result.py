@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ringline.cli.app import Invocation
-from ringline.cli.calling import Calling, Chosen, calling_options
+from ringline.cli.calling import Calling, calling_options
+from ringline.cli.chosen import Chosen
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
 
