@@ -48,8 +48,10 @@ def elsewhere(bob: Scene, name: str) -> Scene:
     return Scene(folder, bob.relay)
 
 
-def listen(scene: Scene) -> Running:
-    listener = scene.start("listen", "--as", "bob", "--offline", "--run", sys.executable, "-c", PROGRAM)
+def listen(scene: Scene, *options: str) -> Running:
+    listener = scene.start(
+        "listen", "--as", "bob", "--offline", *options, "--run", sys.executable, "-c", PROGRAM
+    )
     listener.says("^● ready")
     return listener
 
@@ -172,6 +174,14 @@ def test_a_lost_identity_key_comes_back_from_the_export_and_from_nowhere_else(bo
         assert ann.run("call", "bob", "to the host").stdout == b"to the host\n"
         lost = second.document("id", "rotate", "--as", "bob")
         assert "identity key is not at" in lost["error"]["message"]
+    # When all is lost, one call runs, and one waits.
+    with elsewhere(bob, "doomed") as doomed:
+        assert doomed.document("id", "import", host, *unlock)["ok"]
+        listener = listen(doomed, "--concurrency", "1")
+        running, waiting = leave(ann, "wait 1"), leave(ann, "wait 2")
+        until(lambda: begun(doomed, "wait 1"))
+        listener.signal(9)
+        listener.end()
     # All is lost. A new identity does not get the handle; the saved one does, two cards later too.
     assert bob.document("id", "rotate", "--as", "bob")["made"]
     shutil.rmtree(bob.home)
@@ -185,16 +195,22 @@ def test_a_lost_identity_key_comes_back_from_the_export_and_from_nowhere_else(bo
     assert bob.document("id", "import", saved, *unlock)["ok"]
     assert identity(bob)["fingerprint"] == before["fingerprint"]
     assert bob.document("id", "rotate", "--as", "bob", "--revoke", "compromised")["made"]
+    (bob.folder / "go").touch()
     listen(bob)
     last = ann.run("call", "bob", "last")
     assert last.stdout == b"last\n", last.stderr
+    assert collect(ann, waiting) == b"wait 2\n"
+    # What may have run on a computer that is gone is not run again, and not said to have failed.
+    unknown = ann.document("result", running)
+    assert unknown["error"]["code"] == "still_running", unknown
+    assert not begun(bob, "wait 1")
 
 
 def test_a_listener_whose_keys_are_called_back_says_why_it_ends_and_what_brings_it_back(
     bob: Scene, ann: Scene
 ) -> None:
-    listener = listen(bob)
-    running = leave(ann, "wait 1")
+    listener = listen(bob, "--concurrency", "1")
+    running, waiting = leave(ann, "wait 1"), leave(ann, "wait 2")
     until(lambda: begun(bob, "wait 1"))
     assert bob.document("id", "revoke", "--as", "bob", "--yes")["revoked_now"]
     listener.says("there will be no connection any more")
@@ -213,8 +229,9 @@ def test_a_listener_whose_keys_are_called_back_says_why_it_ends_and_what_brings_
     # The card before is called back already: nobody can use it for two more days.
     assert len(rotated["revoked"]) == 1
     listener = listen(bob)
-    assert collect(ann, running) == b"wait 1\n"
-    assert (bob.folder / "runs").read_text().splitlines().count("wait 1") == 1
+    # Nothing is lost: neither what ran at that moment, nor what waited, and neither runs twice.
+    assert (collect(ann, running), collect(ann, waiting)) == (b"wait 1\n", b"wait 2\n")
+    assert (bob.folder / "runs").read_text().splitlines() == ["wait 1", "wait 2"]
     assert ann.run("call", "bob", "last").stdout == b"last\n"
     assert bob.document("relay", "remove", "bob", "--as", "bob", "--yes")["ok"]
     assert listener.end() == 24
