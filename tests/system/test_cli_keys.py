@@ -63,7 +63,7 @@ def leave(scene: Scene, message: str) -> str:
 
 
 def collect(scene: Scene, receipt: str) -> bytes:
-    got = scene.run("result", receipt, "--wait", "25")
+    got = scene.run("result", receipt, "--wait", "100")
     assert got.returncode == 0, got.stderr
     return got.stdout
 
@@ -144,11 +144,17 @@ def test_a_caller_who_replaces_keys_gets_what_was_asked_under_the_old_ones(bob: 
     (bob.folder / "go").touch()
     assert (collect(ann, running), collect(ann, waiting)) == (b"wait 1\n", b"wait 2\n")
     assert ann.run("call", "bob", "last").stdout == b"last\n"
-    # Called back, what only waits is not carried out any more, and its caller hears so.
+    # Called back, what runs is stopped, and what only waits is not carried out: its caller hears so.
+    (bob.folder / "go").unlink()
+    cut = leave(ann, "wait for ever")
+    until(lambda: begun(bob, "wait for ever"))
+    assert ann.document("id", "rotate", "--revoke", "compromised")["revoked"]
+    stopped = ann.document("result", cut, "--wait", "100")
+    assert stopped["error"]["exit"] == 24, stopped
     listener.stop()
     doomed = leave(ann, "never")
     assert ann.document("id", "rotate", "--revoke", "compromised")["revoked"]
-    ended = ann.document("result", doomed, "--wait", "10")
+    ended = ann.document("result", doomed, "--wait", "100")
     assert ended["error"]["exit"] == 24, ended
     listen(bob)
     assert ann.run("call", "bob", "again").stdout == b"again\n"
