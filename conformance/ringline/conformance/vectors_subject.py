@@ -9,7 +9,8 @@ from typing import Any, Final, final
 
 import msgspec
 
-from ringline.conformance.command_process import CommandProcess, arguments_of
+from ringline.conformance.command_process import CommandProcess
+from ringline.conformance.command_subject import CommandSubject
 from ringline.conformance.registry import Case
 from ringline.conformance.subject import Patience, Unjudgeable
 from ringline.conformance.timeline import Timeline, shorten
@@ -26,14 +27,11 @@ def make(command_line: str, patience: Patience) -> "VectorsSubject":
 
 
 @final
-class VectorsSubject:
+class VectorsSubject(CommandSubject):
     """See `ringline.conformance.subject.Subject`."""
 
     def __init__(self, command_line: str, patience: Patience) -> None:
-        self.name = command_line
-        self.remarks: list[str] = []
-        self._arguments = arguments_of(command_line)
-        self._patience = patience
+        super().__init__(command_line, patience)
         self._process: CommandProcess | None = None
         self._turn = asyncio.Lock()
 
@@ -75,16 +73,6 @@ class VectorsSubject:
                 self._arguments, url="", realm="", handle="", home=home, talks=True
             )
         return self._process
-
-    def missing(self, case: Case) -> str | None:
-        """See `Subject.missing`."""
-        del case
-        return None
-
-    def lacking(self, case: Case) -> str | None:
-        """See `Subject.lacking`."""
-        del case
-        return None
 
     @contextlib.asynccontextmanager
     async def stage(self, case: Case, timeline: Timeline) -> AsyncGenerator["VectorsStage"]:
