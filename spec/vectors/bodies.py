@@ -202,6 +202,20 @@ def _requests() -> Iterator[Vector]:
             ),
             ("turn_zero", "turn 0", _REQUEST | {"turn": 0}, shape, "RL-ENVELOPE-046"),
             ("turn_true", "true for a number", _REQUEST | {"turn": True}, shape, "RL-ENVELOPE-046"),
+            (
+                "turn_exponent",
+                "a turn with an exponent",
+                '{"message":"hello","turn":1E3}',
+                shape,
+                "RL-ENVELOPE-046",
+            ),
+            (
+                "size_fraction",
+                "a size with a fraction",
+                _text(_REQUEST | {"kt": {"size": 7, "root": _HASH}}).replace(":7,", ":7.0,"),
+                shape,
+                "RL-ENVELOPE-046",
+            ),
             ("other_query", "another question", _REQUEST | {"query": "weather"}, shape, "RL-ENVELOPE-046"),
             (
                 "over_limit",
@@ -324,6 +338,13 @@ def _outcomes() -> Iterator[Vector]:
                 "RL-ENVELOPE-053",
             ),
             ("neither", "neither", {"reason": "completed"}, shape, "RL-ENVELOPE-053"),
+            (
+                "turn_fraction",
+                "a turn with a fraction",
+                '{"reason":"completed","reply":{"text":"hello","turn":1.0}}',
+                shape,
+                "RL-ENVELOPE-046",
+            ),
             (
                 "no_text",
                 "a reply without text",

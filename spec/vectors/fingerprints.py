@@ -74,7 +74,7 @@ def _contacts(bob: Party) -> Iterator[Vector]:
         fields | {"base_url": f"https://{REALM}", "log": log.hex()},
         "RL-KEYS-046",
     )
-    text = plain.format()
+    text, weak = plain.format(), b64encode(b"\x01" + bytes(31))
     for name, says, mutated, layer in (
         ("other_scheme", "another scheme", text.replace("ringline:", "https:"), "form"),
         ("no_key", "no key", text.partition("#")[0], "form"),
@@ -85,6 +85,14 @@ def _contacts(bob: Party) -> Iterator[Vector]:
         ("bad_realm", "a realm with a port", text.replace(REALM, f"{REALM}:443"), "name"),
         ("short_key", "a key that is cut short", text[:-1], "key"),
         ("padded_key", "a key with padding", f"{text}=", "key"),
-        ("weak_key", "the identity point as key", text[:-43] + b64encode(b"\x01" + bytes(31)), "key"),
+        ("weak_key", "the identity point as key", text[:-43] + weak, "key"),
+        ("empty_log", "no key of the log where one is announced", f"{text}&log=", "key"),
+        (
+            "weak_log",
+            "the identity point as key of the log",
+            f"{text}&log={weak}",
+            "key",
+        ),
+        ("bad_at", "an address that is none", text.replace("/#", "/?at=javascript:x#"), "name"),
     ):
         yield refused(f"contact.{name}", first, says, {"text": mutated}, layer, "RL-KEYS-046")

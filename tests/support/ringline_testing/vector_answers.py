@@ -87,6 +87,8 @@ def _json_layer(payload: bytes) -> str:
         json.loads(payload.decode("utf-8"), parse_constant=constant)
     except ValueError:
         return "json"
+    except RecursionError:
+        return "shape"  # so far as anybody can tell
     return "shape"
 
 

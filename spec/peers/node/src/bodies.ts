@@ -64,7 +64,7 @@ const isOutcome = ajv.compile({
 
 /** Throws `TooLarge`, or another error for JSON that breaks the rules. */
 export function readRequest(json: string): Request {
-  const body = parseObject(json, { depth: 64 });
+  const body = parseObject(json, { depth: 64, whole: [["turn"], ["kt", "size"]] });
   if (!isRequest(body) || utf8(String(body["traceparent"] ?? "")).length > 512) throw new RangeError("sealed JSON that is no request");
   const request = body as unknown as Request;
   if (utf8(request.message).length > MESSAGE_BYTES) throw new TooLarge("a message over 64,000 bytes");
@@ -74,7 +74,7 @@ export function readRequest(json: string): Request {
 
 /** Throws for JSON that breaks the rules or does not fit the `terminal` of its frame (RL-ENVELOPE-041). */
 export function readOutcome(json: string, terminal: string): Outcome {
-  const body = parseObject(json, { depth: 64 });
+  const body = parseObject(json, { depth: 64, whole: [["reply", "turn"], ["kt", "size"]] });
   if (!isOutcome(body)) throw new RangeError("sealed JSON that is no outcome");
   const outcome = body as unknown as Outcome;
   if (utf8(outcome.failure?.detail ?? "").length > 500) throw new RangeError("a detail over 500 bytes");

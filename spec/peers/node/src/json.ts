@@ -28,10 +28,24 @@ function check(node: ValueNode, source: string, depth: number, integers: boolean
   }
 }
 
-/** One JSON object, at most `depth` levels; with `integers` every number is one. Throws an `Error` otherwise. */
-export function parseObject(source: string, options: { depth: number; integers?: boolean }): JsonObject {
+/** Throws where the number at the end of a path of members is written with a fraction or an exponent. */
+function checkWhole(node: ValueNode, source: string, [first, ...rest]: readonly string[]): void {
+  if (first === undefined) return check(node, source, 0, node.type === "Number");
+  if (node.type !== "Object") return;
+  for (const { name, value } of node.members) {
+    if ((name.type === "String" ? name.value : name.name) === first && (rest.length > 0 || value.type === "Number")) checkWhole(value, source, rest);
+  }
+}
+
+/**
+ * One JSON object, at most `depth` levels; with `integers` every number is one, with `whole` those at these paths.
+ * Throws an `Error` otherwise.
+ */
+export function parseObject(source: string, options: { depth: number; integers?: boolean; whole?: readonly (readonly string[])[] }): JsonObject {
   const value = JSON.parse(source) as Json;
-  check(parse(source, { mode: "json", ranges: true }).body, source, options.depth, options.integers ?? false);
+  const { body } = parse(source, { mode: "json", ranges: true });
+  check(body, source, options.depth, options.integers ?? false);
+  for (const path of options.whole ?? []) checkWhole(body, source, path);
   if (!isObject(value)) throw new SyntaxError("not a JSON object");
   return value;
 }

@@ -123,14 +123,17 @@ export function safetyNumber(a: { handle: string; ipk: Bytes }, b: { handle: str
 
 export interface Contact { readonly handle: string; readonly realm: string; readonly base: string; readonly ipk: Bytes }
 
-/** RL-KEYS-046. Throws `RangeError`. What follows the key in the fragment is for readers of the key log. */
+/** RL-KEYS-046. Throws `RangeError`, `URIError`. The key of the log is checked like every other; nothing uses it here. */
 export function readContact(contact: string): Contact {
-  const found = /^ringline:\/\/([^@/?#]+)@([^@/?#]+)\/(?:\?at=([^#&]+))?#k=([A-Za-z0-9_-]{43})(?:&log=[^&]*)?$/.exec(contact);
-  const [, handle = "", realm = "", at, key = ""] = found ?? [];
+  const found = /^ringline:\/\/([^@/?#]+)@([^@/?#]+)\/(?:\?at=([^?#&]+))?#k=([^?#&]+)(?:&log=([^?#&]*))?$/.exec(contact);
+  const [, handle = "", realm = "", at, key = "", log] = found ?? [];
   if (!HANDLE.test(handle) || !REALM.test(realm)) throw new RangeError("not a contact string: ringline://handle@realm/#k=KEY");
   const ipk = unb64(key, 32);
   checkSigningKey(ipk);
-  return { handle, realm, base: at ?? `https://${realm}`, ipk };
+  if (log !== undefined) checkSigningKey(unb64(log, 32));
+  const base = at === undefined ? `https://${realm}` : decodeURIComponent(at);
+  if (!/^https?:\/\/[a-z0-9.[\]:-]+(?:\/[A-Za-z0-9._~-]+)*$/.test(base)) throw new RangeError("not a base URL in a contact string");
+  return { handle, realm, base, ipk };
 }
 
 export const holds = (span: { notBefore: number; notAfter: number }, at: number, skew = SKEW): boolean =>
