@@ -64,13 +64,13 @@ def background() -> Iterator[Background]:
 
 def test_a_call_without_an_event_loop(background: Background, tmp_path: Path) -> None:
     with Caller("alice", relay=background.url, home=tmp_path, note=lambda text: None) as me:
-        assert me.call("bob", "hello", timeout=10).text == "hello"
-        with me.start("bob", "again", timeout=10) as call:
+        assert me.call("bob", "hello", timeout=60).text == "hello"
+        with me.start("bob", "again", timeout=60) as call:
             names = [event.name for event in call.events()]
             assert (names[0], names[-1]) == ("sealed", "completed")
             assert call.result().text == "again"
             assert call.done
-        waiting = me.start("bob", "wait", timeout=20)
+        waiting = me.start("bob", "wait", timeout=60)
         assert next(iter(waiting.events())).name == "sealed"
         while waiting.call_id is None:
             next(event for event in waiting.events() if event.name == "ringing")
@@ -78,13 +78,13 @@ def test_a_call_without_an_event_loop(background: Background, tmp_path: Path) ->
         with pytest.raises(RelayError):
             waiting.result()
         talk = me.conversation("bob")
-        assert talk.call("turn", timeout=10).text == "turn"
+        assert talk.call("turn", timeout=60).text == "turn"
         assert (talk.turns, talk.context_id) == (1, None)
-        assert me.offered_tasks("bob", timeout=10) == ()
+        assert me.offered_tasks("bob", timeout=60) == ()
         assert me.account().handle == "alice"
     me.close()
     with pytest.raises(ConfigError, match="closed"):
-        me.call("bob", "late", timeout=10)
+        me.call("bob", "late", timeout=60)
 
 
 def test_a_caller_that_cannot_reach_the_relay_leaves_no_thread_behind(tmp_path: Path) -> None:

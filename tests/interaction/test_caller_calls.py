@@ -49,7 +49,7 @@ def caller(relay: RelayServer, home: Path, handle: str = "alice", **options: Any
 @pytest.mark.parametrize("suite", [1, 2])
 async def test_a_reply_comes_back_signed(relay: RelayServer, tmp_path: Path, suite: int) -> None:
     async with scripted_listener(relay.port, "bob", suites=(suite,)) as bob, caller(relay, tmp_path) as me:
-        reply = await me.call("bob", "hello", timeout=10)
+        reply = await me.call("bob", "hello", timeout=60)
         assert reply.text == "hello"
         assert reply.signed_by.handle == "bob"
         assert reply.signed_by.ipk == bob.owner.identity.public
@@ -68,7 +68,7 @@ async def test_the_largest_message_and_the_largest_reply_pass(relay: RelayServer
         await call.reply(text)
 
     async with scripted_listener(relay.port, "bob", answer, suites=(2,)), caller(relay, tmp_path) as me:
-        reply = await me.call("bob", message, timeout=20)
+        reply = await me.call("bob", message, timeout=60)
         assert reply.text == text
 
 
@@ -77,7 +77,7 @@ async def test_one_byte_more_is_refused_before_anything_is_sealed(
 ) -> None:
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay, tmp_path) as me:
         with pytest.raises(MessageTooLarge, match=r"64,001 bytes.*Nothing was sealed"):
-            await me.call("bob", "é" * 32_000 + "x", timeout=5)
+            await me.call("bob", "é" * 32_000 + "x", timeout=60)
         assert bob.calls == []
 
 
@@ -86,7 +86,7 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
 ) -> None:
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay, tmp_path) as me:
         with pytest.raises(MessageTooLarge):
-            await me.call("bob", "x", args={"blob": "y" * 400_000}, timeout=5)
+            await me.call("bob", "x", args={"blob": "y" * 400_000}, timeout=60)
         unaskable: list[tuple[str, dict[str, Any]]] = [
             ("", {}),
             ("\ud800", {}),
@@ -95,7 +95,7 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
         ]
         for message, options in unaskable:
             with pytest.raises(ConfigError, match="Nothing was sealed"):
-                await me.call("bob", message, timeout=5, **options)
+                await me.call("bob", message, timeout=60, **options)
         wrong: list[dict[str, Any]] = [{"timeout": 0}, {"timeout": float("nan")}, {"message_id": "1"}]
         for options in wrong:
             with pytest.raises(ConfigError):
@@ -113,7 +113,7 @@ async def test_task_arguments_and_value_travel_under_the_seal(one_relay: RelaySe
 
     async with scripted_listener(one_relay.port, "bob", answer), caller(one_relay, tmp_path) as me:
         reply = await me.call(
-            "bob", "x", task="review", args={"strict": True, "of": [1, 2.5, None, "ü"]}, timeout=10
+            "bob", "x", task="review", args={"strict": True, "of": [1, 2.5, None, "ü"]}, timeout=60
         )
         assert (reply.text, reply.value, reply.task) == ("done", {"findings": []}, "review")
 
@@ -132,7 +132,7 @@ async def test_offered_tasks_are_asked_for_under_the_seal(one_relay: RelayServer
         )
 
     async with scripted_listener(one_relay.port, "bob", answer), caller(one_relay, tmp_path) as me:
-        offered = await me.offered_tasks("bob", timeout=10)
+        offered = await me.offered_tasks("bob", timeout=60)
         assert [offer.id for offer in offered] == ["review", "default"]
 
 
@@ -141,7 +141,7 @@ async def test_a_failure_of_the_peer_is_his_signed_word(one_relay: RelayServer, 
         await call.fail("task_unknown", detail="no such task", offered=("review",))
 
     async with scripted_listener(one_relay.port, "bob", refuse), caller(one_relay, tmp_path) as me:
-        call = me.start("bob", "x", task="reveiw", timeout=10)
+        call = me.start("bob", "x", task="reveiw", timeout=60)
         with pytest.raises(PeerFailure) as caught:
             await call.result()
         assert (caught.value.code, caught.value.detail) == ("task_unknown", "no such task")
@@ -161,7 +161,7 @@ async def test_work_whose_outcome_is_lost_says_so_with_its_own_exit_code(
 
     async with scripted_listener(one_relay.port, "bob", lose), caller(one_relay, tmp_path) as me:
         with pytest.raises(PeerFailure) as caught:
-            await me.call("bob", "x", timeout=10)
+            await me.call("bob", "x", timeout=60)
         assert (caught.value.reason, caught.value.exit_code) == ("indeterminate_execution", 18)
 
 
@@ -183,7 +183,7 @@ async def test_a_signed_answer_that_breaks_the_protocol_is_no_reason_to_call_aga
         await call.listener.send(call.sealed_bytes(body, "completed"))
 
     async with scripted_listener(one_relay.port, "bob", answer), caller(one_relay, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         with pytest.raises(BodyError, match="The call may have run") as caught:
             await call.result()
         assert "Nothing was" not in str(caught.value)
@@ -193,7 +193,7 @@ async def test_a_signed_answer_that_breaks_the_protocol_is_no_reason_to_call_aga
 
 async def test_events_tell_who_says_it(relay: RelayServer, tmp_path: Path) -> None:
     async with scripted_listener(relay.port, "bob"), caller(relay, tmp_path) as me:
-        async with me.start("bob", "hello", timeout=10) as call:
+        async with me.start("bob", "hello", timeout=60) as call:
             seen: list[Event] = [event async for event in call.events()]
         told = [(event.name, event.source, event.authenticated) for event in seen]
         assert told == [
@@ -213,7 +213,7 @@ async def test_a_handle_that_does_not_exist_is_refused_by_the_relay(
 ) -> None:
     async with caller(one_relay, tmp_path) as me:
         with pytest.raises(HttpProblem) as caught:
-            await me.call("nobody", "x", timeout=5)
+            await me.call("nobody", "x", timeout=60)
         assert (caught.value.code, caught.value.exit_code) == ("not_found", 10)
 
 
@@ -221,7 +221,7 @@ async def test_an_offline_handle_is_tried_once_more_and_then_said_to_be_offline(
     one_relay: RelayServer, tmp_path: Path
 ) -> None:
     async with scripted_listener(one_relay.port, "bob", connected=False), caller(one_relay, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         with pytest.raises(RelayError, match="Nothing was delivered") as caught:
             await call.result()
         assert (caught.value.code, caught.value.call_id, caught.value.exit_code) == ("offline", None, 11)
@@ -236,7 +236,7 @@ async def test_a_handle_that_comes_online_meanwhile_gets_the_call(
         scripted_listener(one_relay.port, "bob", connected=False) as bob,
         caller(one_relay, tmp_path) as me,
     ):
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         async for event in call.events():
             if event.name == "offline":
                 break
@@ -278,14 +278,14 @@ async def test_an_unknown_peer_is_not_trusted_unless_told(one_relay: RelayServer
     async with scripted_listener(one_relay.port, "bob") as bob:
         async with caller(one_relay, tmp_path, trust_new=False) as me:
             with pytest.raises(TrustError, match="Nothing was sealed") as caught:
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
             assert (caught.value.code, caught.value.exit_code) == ("untrusted_key", 21)
         contact = Contact(handle="bob", realm="localhost", ipk=bob.owner.identity.public, at=one_relay.url)
         async with caller(one_relay, tmp_path, trust_new=False, contacts=[contact.format()]) as me:
-            assert (await me.call("bob", "x", timeout=5)).text == "x"
+            assert (await me.call("bob", "x", timeout=60)).text == "x"
         # The pin stays.
         async with caller(one_relay, tmp_path, trust_new=False) as me:
-            assert (await me.call("bob", "y", timeout=5)).text == "y"
+            assert (await me.call("bob", "y", timeout=60)).text == "y"
 
 
 async def test_a_contact_string_with_another_key_stops_the_call(
@@ -298,7 +298,7 @@ async def test_a_contact_string_with_another_key_stops_the_call(
         contact = Contact(handle="bob", realm="localhost", ipk=eve.owner.identity.public, at=one_relay.url)
         async with caller(one_relay, tmp_path, contacts=[contact]) as me:
             with pytest.raises(TrustError) as caught:
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
             assert caught.value.code == "key_changed"
         assert bob.calls == []
 
@@ -307,7 +307,7 @@ async def test_a_handle_calls_itself(one_relay: RelayServer, tmp_path: Path) -> 
     async with caller(one_relay, tmp_path, trust_new=False) as me:
         # Nobody listens: what matters is that the own key needs no pin.
         with pytest.raises(RelayError) as caught:
-            await me.call("alice", "x", timeout=5)
+            await me.call("alice", "x", timeout=60)
         assert caught.value.code == "offline"
 
 
@@ -318,9 +318,9 @@ async def test_the_hourly_budget_is_told_with_its_time(tmp_path: Path) -> None:
         caller(relay, tmp_path) as me,
     ):
         for text in ("1", "2"):
-            await me.call("bob", text, timeout=5)
+            await me.call("bob", text, timeout=60)
         with pytest.raises(RelayError) as caught:
-            await me.call("bob", "3", timeout=5)
+            await me.call("bob", "3", timeout=60)
         assert caught.value.code == "rate_limited"
         assert caught.value.retry_after_ms is not None
         assert 3_500_000 < caught.value.retry_after_ms <= 3_600_000
@@ -332,12 +332,12 @@ async def test_the_same_message_id_gives_the_reply_that_is_already_here(
     message_id = "5" * 32
     async with scripted_listener(one_relay.port, "bob") as bob:
         async with caller(one_relay, tmp_path) as me:
-            first = await me.call("bob", "x", timeout=5, message_id=message_id)
+            first = await me.call("bob", "x", timeout=60, message_id=message_id)
         async with caller(one_relay, tmp_path) as me:
-            again = await me.call("bob", "x", timeout=5, message_id=message_id)
+            again = await me.call("bob", "x", timeout=60, message_id=message_id)
             assert again.receipt == first.receipt
             with pytest.raises(ConfigError, match="was used before"):
-                await me.call("bob", "y", timeout=5, message_id=message_id)
+                await me.call("bob", "y", timeout=60, message_id=message_id)
         assert len(bob.calls) == 1
 
 
@@ -345,7 +345,7 @@ async def test_many_calls_at_once_share_one_connection(one_relay: RelayServer, t
     async with scripted_listener(one_relay.port, "bob", connected=False) as bob:
         bob.capacity = 100
         async with bob.listening(), caller(one_relay, tmp_path) as me:
-            replies = await asyncio.gather(*(me.call("bob", f"{number}", timeout=10) for number in range(30)))
+            replies = await asyncio.gather(*(me.call("bob", f"{number}", timeout=60) for number in range(30)))
             assert [reply.text for reply in replies] == [f"{number}" for number in range(30)]
             assert len({reply.correlation_id for reply in replies}) == 30
 
@@ -355,7 +355,7 @@ async def test_the_default_identity_is_kept(one_relay: RelayServer, tmp_path: Pa
     async with scripted_listener(one_relay.port, "bob") as bob:
         for _ in range(2):
             async with AsyncCaller(relay=one_relay.url, home=tmp_path, note=lambda text: None) as me:
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
                 handles.add((await me.account()).handle)
         assert len(handles) == 1
         assert {call.frame.from_ for call in bob.calls} == handles
@@ -366,12 +366,12 @@ async def test_a_closed_caller_makes_no_call(one_relay: RelayServer, tmp_path: P
         me = caller(one_relay, tmp_path)
         await me.account()
         # Started and not sent yet when the caller is closed.
-        call = me.start("bob", "x", timeout=5)
+        call = me.start("bob", "x", timeout=60)
         await me.close()
         with pytest.raises((ConfigError, TransportError), match="closed"):
             await call.result()
         with pytest.raises(ConfigError, match="closed"):
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
         await me.close()
         assert bob.calls == []
 

@@ -44,7 +44,7 @@ async def test_a_cancellation_is_told_when_the_listener_confirmed_it(
     relay: RelayServer, tmp_path: Path
 ) -> None:
     async with scripted_listener(relay.port, "bob", stopping) as bob, caller(relay.url, tmp_path) as me:
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await bob.call()
         assert await call.cancel() == Cancelled(call.call_id)
         with pytest.raises(RelayError) as caught:
@@ -63,7 +63,7 @@ async def test_a_call_that_another_process_cancelled_stands_so_in_the_list(
         caller(one_relay.url, tmp_path) as me,
         caller(one_relay.url, tmp_path) as other,
     ):
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await bob.call()
         assert call.call_id is not None
         assert await other.cancel(call.call_id) == Cancelled(call.call_id)
@@ -79,12 +79,12 @@ async def test_a_call_that_was_never_delivered_stands_so_until_it_is_made_again(
         scripted_listener(one_relay.port, "bob", connected=False) as bob,
         caller(one_relay.url, tmp_path) as me,
     ):
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         with pytest.raises(RelayError):
             await call.result()
         assert [(each.state, each.call_id) for each in await me.calls()] == [("refused", None)]
         async with bob.listening():
-            assert (await me.call("bob", "x", timeout=20, message_id=call.message_id)).text == "x"
+            assert (await me.call("bob", "x", timeout=60, message_id=call.message_id)).text == "x"
         assert [each.state for each in await me.calls()] == ["completed"]
 
 
@@ -106,7 +106,7 @@ async def test_a_cancellation_right_behind_the_start_is_held_until_the_call_has_
         caller(middle.url, tmp_path) as me,
     ):
         middle.on_down = hold
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await middle.until(lambda: "call_request" in types(middle.up))
         cancelling = asyncio.create_task(call.cancel())
         await bob.call()
@@ -119,7 +119,7 @@ async def test_a_cancellation_right_behind_the_start_is_held_until_the_call_has_
 
 async def test_a_call_that_was_never_sent_is_withdrawn(one_relay: RelayServer, tmp_path: Path) -> None:
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay.url, tmp_path) as me:
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         assert await call.cancel() == Cancelled(None)
         with pytest.raises(RelayError, match="Nothing was delivered") as caught:
             await call.result()
@@ -141,7 +141,7 @@ async def test_the_listener_says_that_it_is_too_late_and_the_reply_comes(
         scripted_listener(one_relay.port, "bob", too_late) as bob,
         caller(one_relay.url, tmp_path) as me,
     ):
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await bob.call()
         assert await call.cancel() == NotCancelled(call.call_id, "too_late")
         assert (await call.result()).text == "done anyway"
@@ -155,7 +155,7 @@ async def test_an_outcome_wins_over_a_cancellation(one_relay: RelayServer, tmp_p
         await call.reply("first")
 
     async with scripted_listener(one_relay.port, "bob", finish) as bob, caller(one_relay.url, tmp_path) as me:
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await bob.call()
         assert await call.cancel() == NotCancelled(call.call_id, "already_terminal")
         assert (await call.result()).text == "first"
@@ -173,7 +173,7 @@ async def test_what_is_undecided_after_the_time_is_said_to_be_requested(
         await call.cancel_asked.wait()
 
     async with scripted_listener(one_relay.port, "bob", deaf) as bob, caller(one_relay.url, tmp_path) as me:
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         offer = await bob.call()
         assert await call.cancel() == Requested(call.call_id)
         assert not call.done
@@ -188,7 +188,7 @@ async def test_leaving_the_block_cancels(one_relay: RelayServer, tmp_path: Path)
         scripted_listener(one_relay.port, "bob", stopping) as bob,
         caller(one_relay.url, tmp_path) as me,
     ):
-        async with me.start("bob", "x", timeout=20) as call:
+        async with me.start("bob", "x", timeout=60) as call:
             await bob.call()
         assert call.done
         assert bob.calls[0].cancel_asked.is_set()
@@ -199,7 +199,7 @@ async def test_a_cancelled_task_cancels_its_call(one_relay: RelayServer, tmp_pat
         scripted_listener(one_relay.port, "bob", stopping) as bob,
         caller(one_relay.url, tmp_path) as me,
     ):
-        task = asyncio.create_task(me.call("bob", "x", timeout=20))
+        task = asyncio.create_task(me.call("bob", "x", timeout=60))
         offer = await bob.call()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -215,7 +215,7 @@ async def test_a_call_of_another_process_is_cancelled_by_its_id(
         scripted_listener(one_relay.port, "bob", stopping) as bob,
         caller(one_relay.url, tmp_path) as me,
     ):
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         offer = await bob.call()
         async with caller(one_relay.url, tmp_path) as other:
             assert await other.cancel(offer.call_id) == Cancelled(offer.call_id)
@@ -231,12 +231,12 @@ async def test_a_call_of_an_earlier_process_is_not_said_to_be_cancelled_before_t
     message_id = "c" * 32
     async with scripted_listener(one_relay.port, "bob", stopping) as bob:
         first = caller(one_relay.url, tmp_path)
-        first.start("bob", "x", timeout=20, message_id=message_id)
+        first.start("bob", "x", timeout=60, message_id=message_id)
         offer = await bob.call()
         await first.close()
         assert not offer.cancel_asked.is_set()
         async with caller(one_relay.url, tmp_path) as second:
-            again = second.start("bob", "x", timeout=20, message_id=message_id)
+            again = second.start("bob", "x", timeout=60, message_id=message_id)
             assert await again.cancel() == Cancelled(offer.call_id)
             assert offer.cancel_asked.is_set()
             with pytest.raises(RelayError):
@@ -247,8 +247,8 @@ async def test_a_cancellation_at_the_moment_when_all_is_ready_sends_nothing(
     one_relay: RelayServer, tmp_path: Path
 ) -> None:
     async with scripted_listener(one_relay.port, "bob") as bob, caller(one_relay.url, tmp_path) as me:
-        await me.call("bob", "first", timeout=10)
-        call = me.start("bob", "x", timeout=20)
+        await me.call("bob", "first", timeout=60)
+        call = me.start("bob", "x", timeout=60)
         async for event in call.events():
             if event.name == "sealed":
                 break

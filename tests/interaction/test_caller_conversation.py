@@ -38,7 +38,7 @@ async def test_turns_carry_context_number_and_the_digest_of_the_answer_before(
 ) -> None:
     async with scripted_listener(relay.port, "bob", converse) as bob, caller(relay, tmp_path) as me:
         talk = me.conversation("bob", task="chat")
-        replies = [await talk.call(f"{number}", timeout=10) for number in (1, 2, 3)]
+        replies = [await talk.call(f"{number}", timeout=60) for number in (1, 2, 3)]
         requests = [call.request for call in bob.calls]
         assert [request.context_id for request in requests] == [UNSET, CONTEXT, CONTEXT]
         assert [request.turn for request in requests] == [UNSET, 2, 3]
@@ -56,7 +56,7 @@ async def test_turns_carry_context_number_and_the_digest_of_the_answer_before(
 async def test_two_turns_at_once_run_one_after_the_other(relay: RelayServer, tmp_path: Path) -> None:
     async with scripted_listener(relay.port, "bob", converse) as bob, caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
-        await asyncio.gather(talk.call("a", timeout=10), talk.call("b", timeout=10))
+        await asyncio.gather(talk.call("a", timeout=60), talk.call("b", timeout=10))
         assert [call.request.turn for call in bob.calls] == [UNSET, 2]
 
 
@@ -74,10 +74,10 @@ async def test_a_failed_turn_can_be_asked_again(relay: RelayServer, tmp_path: Pa
 
     async with scripted_listener(relay.port, "bob", fail_once) as bob, caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
-        await talk.call("1", timeout=10)
+        await talk.call("1", timeout=60)
         with pytest.raises(PeerFailure):
-            await talk.call("2", timeout=10)
-        assert (await talk.call("2", timeout=10)).text == "turn 2"
+            await talk.call("2", timeout=60)
+        assert (await talk.call("2", timeout=60)).text == "turn 2"
         assert [call.request.turn for call in bob.calls] == [UNSET, 2, 2]
 
 
@@ -90,12 +90,12 @@ async def test_a_forgotten_context_ends_the_conversation(relay: RelayServer, tmp
 
     async with scripted_listener(relay.port, "bob", forget) as bob, caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
-        await talk.call("1", timeout=10)
+        await talk.call("1", timeout=60)
         with pytest.raises(PeerFailure) as caught:
-            await talk.call("2", timeout=10)
+            await talk.call("2", timeout=60)
         assert caught.value.code == "context_unknown"
         with pytest.raises(ConfigError, match="is over after 1 turns"):
-            await talk.call("3", timeout=10)
+            await talk.call("3", timeout=60)
         assert len(bob.calls) == 2
 
 
@@ -103,9 +103,9 @@ async def test_an_eleventh_turn_is_not_sent(relay: RelayServer, tmp_path: Path) 
     async with scripted_listener(relay.port, "bob", converse) as bob, caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
         for number in range(10):
-            await talk.call(f"{number}", timeout=10)
+            await talk.call(f"{number}", timeout=60)
         with pytest.raises(ConfigError, match="is over after 10 turns"):
-            await talk.call("11", timeout=10)
+            await talk.call("11", timeout=60)
         assert len(bob.calls) == 10
 
 
@@ -124,14 +124,14 @@ async def test_an_answer_of_another_context_or_turn_is_not_taken(
 
     async with scripted_listener(relay.port, "bob", stray), caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
-        await talk.call("1", timeout=10)
+        await talk.call("1", timeout=60)
         with pytest.raises(ProtocolError, match="another"):
-            await talk.call("2", timeout=10)
+            await talk.call("2", timeout=60)
 
 
 async def test_a_callee_without_contexts_is_told_apart(relay: RelayServer, tmp_path: Path) -> None:
     async with scripted_listener(relay.port, "bob"), caller(relay, tmp_path) as me:
         talk = me.conversation("bob")
-        assert (await talk.call("1", timeout=10)).context_id is None
+        assert (await talk.call("1", timeout=60)).context_id is None
         with pytest.raises(ConfigError, match="keeps no context"):
-            await talk.call("2", timeout=10)
+            await talk.call("2", timeout=60)

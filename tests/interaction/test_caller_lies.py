@@ -63,19 +63,19 @@ async def test_a_swapped_key_stops_the_call_before_anything_is_sealed(
 ) -> None:
     middle, bob = liar
     async with caller(middle, tmp_path) as me:
-        await me.call("bob", "x", timeout=5)
+        await me.call("bob", "x", timeout=60)
         sent = len(middle.up)
     show_keys(middle, SuiteOwner(handle="bob", port=0))
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="not the one that is known") as caught:
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
         assert (caught.value.code, caught.value.exit_code) == ("key_changed", 22)
         assert "contacts.toml" in (caught.value.next_step or "")
     assert len(middle.up) == sent
     # The pin is what it was.
     middle.on_answer = lambda method, target, answer: answer
     async with caller(middle, tmp_path) as me:
-        assert (await me.call("bob", "z", timeout=5)).signed_by.ipk == bob.owner.identity.public
+        assert (await me.call("bob", "z", timeout=60)).signed_by.ipk == bob.owner.identity.public
 
 
 async def test_keys_of_another_handle_do_not_pass_for_bobs(
@@ -85,7 +85,7 @@ async def test_keys_of_another_handle_do_not_pass_for_bobs(
     show_keys(middle, SuiteOwner(handle="eve", port=0))
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="of another handle") as caught:
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
         assert caught.value.code == "bad_signature"
 
 
@@ -97,7 +97,7 @@ async def test_a_prekey_that_bob_has_not_signed_is_not_sealed_to(
     show_keys(middle, bob.owner, **stranger.prekey_publication())
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError):
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
     assert bob.calls == []
 
 
@@ -108,7 +108,7 @@ async def test_revoked_keys_are_not_sealed_to(
     show_keys(middle, bob.owner, revoked=[b64encode(bob.owner.card.card.id)])
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError) as caught:
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
         assert (caught.value.code, caught.value.exit_code) == ("revoked", 24)
 
 
@@ -117,12 +117,12 @@ async def test_older_keys_are_not_taken_after_newer_ones(
 ) -> None:
     middle, bob = liar
     async with caller(middle, tmp_path) as me:
-        await me.call("bob", "x", timeout=5)
+        await me.call("bob", "x", timeout=60)
     older = replace(bob.owner, chain=Chain.start(bob.owner.chain.epoch - 1))
     show_keys(middle, older)
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="older prekeys") as caught:
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
         assert caught.value.code == "key_changed"
     assert len(bob.calls) == 1
 
@@ -133,7 +133,7 @@ async def test_a_suite_below_the_lowest_allowed_is_never_sealed_to(
     middle, bob = liar
     async with caller(middle, tmp_path, min_suite=2) as me:
         with pytest.raises(TrustError, match="no key of a suite that is allowed"):
-            await me.call("bob", "y", timeout=5)
+            await me.call("bob", "y", timeout=60)
     assert bob.calls == []
 
 
@@ -152,9 +152,9 @@ async def test_a_hybrid_recipient_never_gets_a_lesser_seal(tmp_path: Path) -> No
 
             middle.on_answer = strip
             with pytest.raises(TrustError):
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
             middle.on_answer = lambda method, target, answer: answer
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
         assert [call.frame.envelope.suite for call in bob.calls] == [2]
 
 
@@ -171,15 +171,15 @@ async def test_keys_that_did_not_open_are_looked_up_again_for_the_next_call(
         return sum(target == "/v1/handles/bob" for _, target in middle.requests)
 
     async with caller(middle, tmp_path) as me:
-        await me.call("bob", "x", timeout=5)
-        await me.call("bob", "x", timeout=5)
+        await me.call("bob", "x", timeout=60)
+        await me.call("bob", "x", timeout=60)
         assert looked_up() == 1
         bob.script = reject
         with pytest.raises(RelayError) as caught:
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
         assert (caught.value.code, looked_up()) == ("protocol_error", 1)
         bob.script = answer
-        await me.call("bob", "x", timeout=5)
+        await me.call("bob", "x", timeout=60)
         assert looked_up() == 2
 
 
@@ -206,7 +206,7 @@ async def test_a_flipped_end_does_not_open(liar: tuple[Middleman, ScriptedListen
 
     middle.on_down = flip
     async with caller(middle, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         with pytest.raises(CannotOpen) as caught:
             await call.result()
         assert (caught.value.exit_code, caught.value.call_id) == (23, call.call_id)
@@ -231,7 +231,7 @@ async def test_a_tampered_outcome_does_not_end_the_call_when_the_true_one_follow
     middle.on_down = double
     async with caller(middle, tmp_path) as me:
         # A late timeout does not replace it either.
-        assert (await me.call("bob", "x", timeout=10)).text == "x"
+        assert (await me.call("bob", "x", timeout=60)).text == "x"
 
 
 async def test_a_fault_while_an_outcome_is_opened_ends_the_call_and_shows_nothing(
@@ -246,7 +246,7 @@ async def test_a_fault_while_an_outcome_is_opened_ends_the_call_and_shows_nothin
     monkeypatch.setattr("ringline.caller.post.open_answer", fail)
     async with caller(liar[0], tmp_path) as me:
         with pytest.raises(RinglineError, match="could not be checked") as caught:
-            await me.call("bob", "x", timeout=20)
+            await me.call("bob", "x", timeout=60)
         # It is no word against who sealed it.
         assert (type(caught.value), caught.value.code) == (RinglineError, "internal_error")
         assert "may have run" in (caught.value.still_true or "")
@@ -268,7 +268,7 @@ async def test_a_flood_of_forged_outcomes_ends_the_call_and_asks_for_few_cards(
     middle.on_down = flood
     async with caller(middle, tmp_path) as me:
         with pytest.raises(CannotOpen):
-            await me.call("bob", "x", timeout=20)
+            await me.call("bob", "x", timeout=60)
     asked = [target for _, target in middle.requests if "?card=" in target]
     assert len(asked) <= 4 * 3
 
@@ -291,7 +291,7 @@ async def test_the_outcome_of_another_call_is_not_taken(
     middle.on_down = collect
     async with caller(middle, tmp_path) as me:
         results = await asyncio.gather(
-            me.call("bob", "1", timeout=10), me.call("bob", "2", timeout=10), return_exceptions=True
+            me.call("bob", "1", timeout=60), me.call("bob", "2", timeout=10), return_exceptions=True
         )
         assert [type(result) for result in results] == [CannotOpen, CannotOpen]
 
@@ -323,7 +323,7 @@ async def test_an_outcome_of_another_identity_is_not_taken(
     middle.on_answer = vouch
     async with caller(middle, tmp_path) as me:
         with pytest.raises(CannotOpen):
-            await me.call("bob", "x", timeout=10)
+            await me.call("bob", "x", timeout=60)
 
 
 async def test_a_signers_card_that_cannot_be_told_at_once_is_asked_for_again(
@@ -349,7 +349,7 @@ async def test_a_signers_card_that_cannot_be_told_at_once_is_asked_for_again(
 
     bob.script, middle.on_answer = renew, stumble
     async with caller(middle, tmp_path) as me:
-        reply = await me.call("bob", "x", timeout=10)
+        reply = await me.call("bob", "x", timeout=60)
         assert (reply.text, reply.receipt.check().serial) == ("renewed", 2)
     assert len(refused) == 1
 
@@ -387,7 +387,7 @@ async def test_an_answer_that_cannot_be_checked_is_not_called_forged(
 
     bob.script, middle.on_answer = renew, refuse
     async with caller(middle, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         with pytest.raises(kind, match="an answer of bob is here, and it could not be checked") as caught:
             await call.result()
         error = caught.value
@@ -400,7 +400,7 @@ async def test_an_answer_that_cannot_be_checked_is_not_called_forged(
         assert call.message_id in (error.next_step or "")
         # What the error says is so: the same call again gets the same outcome, and runs nothing.
         middle.on_answer = lambda method, target, answer: answer
-        again = await me.call("bob", "x", timeout=10, message_id=call.message_id)
+        again = await me.call("bob", "x", timeout=60, message_id=call.message_id)
         assert (again.text, len(bob.calls)) == ("renewed", 1)
 
 
@@ -422,7 +422,7 @@ async def test_an_answer_under_a_revoked_key_is_told_as_that(
     bob.script, middle.on_answer = renew, revoke
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="a key that bob has revoked since") as caught:
-            await me.call("bob", "x", timeout=10)
+            await me.call("bob", "x", timeout=60)
         assert (caught.value.code, caught.value.exit_code) == ("revoked", 24)
         assert "Nothing was sealed" not in str(caught.value)
 
@@ -440,7 +440,7 @@ async def test_what_could_not_be_kept_of_a_call_is_noted_and_the_call_goes_on(
             return [frame]
 
         middle.on_down = fill
-        assert (await me.call("bob", "x", timeout=10)).text == "x"
+        assert (await me.call("bob", "x", timeout=60)).text == "x"
     assert any(note.startswith("what became of a call was not kept") for note in notes)
     assert any(note.startswith("the receipt was not kept") for note in notes)
     # The call was sent, whatever became of the file.
@@ -495,7 +495,7 @@ async def test_invented_statuses_and_foreign_ids_are_counted_and_ignored(
 
     middle.on_down = invent
     async with caller(middle, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         assert (await call.result()).text == "x"
         names = [event.name async for event in call.events()]
         assert names == ["sealed", "sent", "ringing", "answered", "working", "completed"]
@@ -529,7 +529,7 @@ async def test_damaged_frames_are_counted_and_after_twenty_the_connection_is_mad
     closed: list[bool] = []
     middle.on_down = spoil
     async with caller(middle, tmp_path) as me:
-        assert (await me.call("bob", "x", timeout=10)).text == "x"
+        assert (await me.call("bob", "x", timeout=60)).text == "x"
         link = (await me._ready()).line("bob").link
         assert link.damaged >= UNDECODABLE_FRAMES
     assert len([target for _, target in middle.requests if target == "/v1/call/bob"]) == 2
@@ -546,7 +546,7 @@ async def test_nineteen_damaged_frames_are_survived(
 
     middle.on_down = spoil
     async with caller(middle, tmp_path) as me:
-        assert (await me.call("bob", "x", timeout=10)).text == "x"
+        assert (await me.call("bob", "x", timeout=60)).text == "x"
     assert len([target for _, target in middle.requests if target == "/v1/call/bob"]) == 1
 
 
@@ -567,7 +567,7 @@ async def test_an_error_without_any_id_ends_the_only_call_in_question(
     middle.on_up = lambda frame: ["{}"]
     async with caller(middle, tmp_path) as me:
         with pytest.raises(RelayError) as caught:
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
         assert (caught.value.code, caught.value.call_id) == ("protocol_error", None)
 
 
@@ -589,7 +589,7 @@ async def test_a_proxy_that_drops_the_upgrade_is_named(
     middle.on_upgrade = lambda target: response
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TransportError, match=text) as caught:
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
         assert "Nothing was sent" in str(caught.value) or "not a Ringline relay" in str(caught.value)
 
 
@@ -608,7 +608,7 @@ async def test_a_redirect_is_not_followed(liar: tuple[Middleman, ScriptedListene
         middle.on_upgrade = lambda target: redirect
         async with caller(middle, tmp_path) as me:
             with pytest.raises(TransportError, match="redirect"):
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
 
         def move(method: str, target: str, answer: Answer) -> Answer:
             return Answer(307, (("location", place),), b"") if target == "/v1/handles/bob" else answer
@@ -616,7 +616,7 @@ async def test_a_redirect_is_not_followed(liar: tuple[Middleman, ScriptedListene
         middle.on_answer = move
         async with caller(middle, tmp_path) as me:
             with pytest.raises(TransportError, match="redirect"):
-                await me.call("bob", "x", timeout=5)
+                await me.call("bob", "x", timeout=60)
     assert visitors == []
 
 
@@ -632,7 +632,7 @@ async def test_a_revoked_login_is_not_dialled_again(
 
     bob.script = work
     async with caller(middle, tmp_path) as me:
-        call = me.start("bob", "x", timeout=10)
+        call = me.start("bob", "x", timeout=60)
         await started.wait()
         middle.passing[0].close(4001, "revoked")
         with pytest.raises(TrustError) as caught:
@@ -650,6 +650,6 @@ async def test_a_weak_identity_key_is_refused(
     show_keys(middle, owner, card=b64encode(card), card_sig=b64encode(weak + bytes(32)))
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError):
-            await me.call("bob", "x", timeout=5)
+            await me.call("bob", "x", timeout=60)
     assert bob.calls == []
     assert SigningKey.generate().public != weak

@@ -54,7 +54,7 @@ async def test_a_broken_connection_is_made_anew_and_the_same_bytes_are_sent_agai
     held = Held()
     async with scripted_listener(relay.port, "bob", held) as bob, middleman(relay.port) as middle:
         async with caller(middle.url, tmp_path) as me:
-            call = me.start("bob", "x", timeout=20)
+            call = me.start("bob", "x", timeout=60)
             async for event in call.events():
                 if event.name == "working":
                     break
@@ -86,7 +86,7 @@ async def test_an_outcome_that_was_lost_with_its_connection_is_told_again(
                 return [frame]
 
             middle.on_down = cut
-            assert (await me.call("bob", "x", timeout=20)).text == "x"
+            assert (await me.call("bob", "x", timeout=60)).text == "x"
         assert len(bob.calls) == 1
 
 
@@ -101,7 +101,7 @@ async def test_a_request_that_was_lost_on_its_way_is_sent_again(tmp_path: Path) 
                 return [frame]
 
             middle.on_up = lose
-            assert (await me.call("bob", "x", timeout=20)).text == "x"
+            assert (await me.call("bob", "x", timeout=60)).text == "x"
             assert middle.up[0] == middle.up[1]
         assert len(bob.calls) == 1
 
@@ -114,7 +114,7 @@ async def test_a_relay_that_forgot_the_call_is_not_sent_it_again(tmp_path: Path)
         middleman(relay.port) as middle,
         caller(middle.url, tmp_path) as me,
     ):
-        call = me.start("bob", "x", timeout=20)
+        call = me.start("bob", "x", timeout=60)
         await held.begun()
         await middle.until(lambda: call.call_id is not None)
 
@@ -137,11 +137,11 @@ async def test_a_relay_that_restarts_between_two_calls_needs_no_hand(tmp_path: P
         url, port = relay.url, relay.port
         me = caller(url, tmp_path)
         async with scripted_listener(port, "bob") as bob:
-            await me.call("bob", "1", timeout=10)
+            await me.call("bob", "1", timeout=60)
     async with running_relay(port=port):
         assert (await bob.owner.publish()).status == 201
         async with bob.listening():
-            assert (await me.call("bob", "2", timeout=10)).text == "2"
+            assert (await me.call("bob", "2", timeout=60)).text == "2"
             await me.close()
 
 
@@ -152,7 +152,7 @@ async def test_a_relay_that_restarts_during_a_call_is_told_truthfully(tmp_path: 
         url, port = relay.url, relay.port
         me = caller(url, tmp_path / "home")
         async with scripted_listener(port, "bob", held):
-            call = me.start("bob", "x", timeout=20)
+            call = me.start("bob", "x", timeout=60)
             await held.begun()
             async for event in call.events():
                 if event.name == "working":
@@ -175,7 +175,7 @@ async def test_a_relay_that_stays_away_ends_the_call_after_the_hold(
         middle: Middleman
         async with middleman(relay.port) as middle:
             me = caller(middle.url, tmp_path)
-            call = me.start("bob", "x", timeout=20)
+            call = me.start("bob", "x", timeout=60)
             await held.begun()
             await middle.stop()
             with pytest.raises(TransportError, match="may have run") as caught:
@@ -190,13 +190,13 @@ async def test_a_later_process_takes_up_a_call_by_its_message_id(tmp_path: Path)
     message_id = "a" * 32
     async with running_relay() as relay, scripted_listener(relay.port, "bob", held) as bob:
         first = caller(relay.url, tmp_path)
-        call = first.start("bob", "x", timeout=20, message_id=message_id)
+        call = first.start("bob", "x", timeout=60, message_id=message_id)
         await held.begun()
         await first.close()
         with pytest.raises(TransportError, match=r"this caller was closed.*may have run"):
             await call.result()
         async with caller(relay.url, tmp_path) as second:
-            again = second.start("bob", "x", timeout=20, message_id=message_id)
+            again = second.start("bob", "x", timeout=60, message_id=message_id)
             async for event in again.events():
                 if event.name == "sent_again":
                     break
@@ -210,13 +210,13 @@ async def test_what_is_too_old_to_be_sent_again_is_not_sent(tmp_path: Path) -> N
     message_id = "b" * 32
     async with running_relay() as relay, scripted_listener(relay.port, "bob", held) as bob:
         first = caller(relay.url, tmp_path)
-        first.start("bob", "x", timeout=20, message_id=message_id)
+        first.start("bob", "x", timeout=60, message_id=message_id)
         await held.begun()
         await first.close()
         with sqlite3.connect(next(tmp_path.rglob("outbox.db"))) as file:
             file.execute("UPDATE calls SET exp = exp - 800000")
         async with caller(relay.url, tmp_path) as second:
-            again = second.start("bob", "x", timeout=20, message_id=message_id)
+            again = second.start("bob", "x", timeout=60, message_id=message_id)
             with pytest.raises(CallTimeout, match="may have run"):
                 await again.result()
             assert [event.name async for event in again.events()] == ["ended"]
@@ -226,10 +226,10 @@ async def test_what_is_too_old_to_be_sent_again_is_not_sent(tmp_path: Path) -> N
 async def test_a_request_sealed_before_the_relays_start_is_sealed_anew_once(tmp_path: Path) -> None:
     async with running_relay() as relay, scripted_listener(relay.port, "bob") as bob:
         async with caller(relay.url, tmp_path) as me:
-            await me.call("bob", "first", timeout=10)
+            await me.call("bob", "first", timeout=60)
             # The clock of the computer is slow, and the relay has just started: every seal seems older.
             (await me._ready()).clock.offset_ms = -50_000
-            assert (await me.call("bob", "x", timeout=10)).text == "x"
+            assert (await me.call("bob", "x", timeout=60)).text == "x"
         assert len(bob.calls) == 2
 
 
@@ -238,7 +238,7 @@ async def test_two_listeners_of_the_test_do_not_mix(tmp_path: Path) -> None:
         carol: ScriptedListener
         async with scripted_listener(relay.port, "carol") as carol, caller(relay.url, tmp_path) as me:
             replies = await asyncio.gather(
-                me.call("bob", "for bob", timeout=10), me.call("carol", "for carol", timeout=10)
+                me.call("bob", "for bob", timeout=60), me.call("carol", "for carol", timeout=10)
             )
             assert [reply.signed_by.handle for reply in replies] == ["bob", "carol"]
         assert len(bob.calls) == len(carol.calls) == 1

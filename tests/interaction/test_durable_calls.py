@@ -79,7 +79,7 @@ async def test_a_call_waits_for_a_listener_that_is_away_and_another_process_has_
             await within(alice.result(receipt))
     assert world.runs == []
     async with world.listener(offline=False).serving(), world.caller() as later:
-        reply = await within(later.result(receipt, wait=20))
+        reply = await within(later.result(receipt, wait=50))
         assert (reply.text, reply.signed_by.handle) == ("hello", "bob")
         record = await later.record(receipt)
         assert record is not None
@@ -102,7 +102,7 @@ async def test_a_signed_failure_is_the_peers_word(world: World) -> None:
         receipt = await within(alice.submit("bob", "fail"))
         for _ in range(2):
             with pytest.raises(PeerFailure) as failure:
-                await within(alice.result(receipt, wait=20))
+                await within(alice.result(receipt, wait=50))
             assert failure.value.code == "agent_error"
 
 
@@ -122,14 +122,14 @@ async def test_an_answer_that_cannot_be_checked_stays_with_the_relay_and_its_rec
 
             middle.on_answer = refuse
             with pytest.raises(TransportError, match="could not be checked") as caught:
-                await within(me.result(receipt, wait=20))
+                await within(me.result(receipt, wait=50))
             assert receipt in (caught.value.next_step or "")
             assert "not lost" in (caught.value.still_true or "")
             assert not [target for _, target in middle.requests if target.endswith("/ack")]
             kept = await me.kept(receipt)
             assert (kept.signed, kept.acknowledged, kept.call_id) == (False, False, caught.value.call_id)
             middle.on_answer = lambda method, target, answer: answer
-            assert (await within(me.result(receipt, wait=20))).text == "x"
+            assert (await within(me.result(receipt, wait=50))).text == "x"
             assert (await me.kept(receipt)).acknowledged
     assert world.runs == ["x"]
 
@@ -164,7 +164,7 @@ async def test_the_same_id_is_one_call_and_another_text_under_it_is_refused(worl
         assert await within(alice.submit("bob", "once", message_id=name)) == receipt
         with pytest.raises(ConfigError, match="used before for another message"):
             await within(alice.submit("bob", "twice", message_id=name))
-        assert (await within(alice.result(receipt, wait=20))).text == "once"
+        assert (await within(alice.result(receipt, wait=50))).text == "once"
         assert await within(alice.submit("bob", "once", message_id=name)) == receipt
     assert world.runs == ["once"]
 
@@ -207,7 +207,7 @@ async def test_begun_work_outlives_the_relay_and_its_reply_is_told_to_the_next(t
         )
         receipt = await within(alice.submit("bob", "long"))
         await within(began.wait())
-        waiting = asyncio.ensure_future(alice.result(receipt, wait=25))
+        waiting = asyncio.ensure_future(alice.result(receipt, wait=50))
         await first.aclose()
         go.set()
         await stack.enter_async_context(running_relay(db=tmp_path / "relay.db", port=relay.port))
@@ -220,7 +220,7 @@ async def test_fifty_at_once_under_one_id_run_once(world: World) -> None:
         await within(alice.submit("bob", "same", message_id="5" * 32))
         tries = [alice.submit("bob", "same", message_id="5" * 32) for _ in range(50)]
         assert set(await within(asyncio.gather(*tries))) == {f"rcpt_bob_{'5' * 32}"}
-        results = [alice.result(f"rcpt_bob_{'5' * 32}", wait=20) for _ in range(5)]
+        results = [alice.result(f"rcpt_bob_{'5' * 32}", wait=50) for _ in range(5)]
         assert {reply.text for reply in await within(asyncio.gather(*results))} == {"same"}
     assert world.runs == ["same"]
 
@@ -254,7 +254,7 @@ async def test_a_call_that_nobody_begins_in_time_expires(world: World) -> None:
     async with world.caller() as alice:
         receipt = await within(alice.submit("bob", "late", expires=2.5))
         with pytest.raises(CallExpired) as error:
-            await within(alice.result(receipt, wait=20))
+            await within(alice.result(receipt, wait=50))
         assert error.value.exit_code == 16
         (kept,) = await alice.calls()
         assert (kept.state, kept.signed) == ("expired", False)
@@ -267,7 +267,7 @@ async def test_the_programs_without_a_loop_have_the_same(world: World) -> None:
     def use() -> tuple[str, str]:
         with Caller("alice", relay=world.relay.url, home=world.folder / "alice") as alice:
             receipt = alice.submit("bob", "plain")
-            return alice.result(receipt, wait=20).text, alice.calls()[0].receipt
+            return alice.result(receipt, wait=50).text, alice.calls()[0].receipt
 
     async with world.listener().serving():
         text, receipt = await within(asyncio.to_thread(use))
@@ -284,7 +284,7 @@ async def test_a_listener_without_a_journal_is_given_no_durable_call(world: Worl
         with pytest.raises(StillRunning, match="waits for bob"):
             await within(alice.result(receipt, wait=1))
     async with world.listener().serving(), world.caller() as alice:
-        assert (await within(alice.result(receipt, wait=20))).text == "kept"
+        assert (await within(alice.result(receipt, wait=50))).text == "kept"
     assert world.runs == ["kept"]
 
 

@@ -141,7 +141,7 @@ async def test_a_lease_that_lapses_while_the_acceptance_is_on_its_way_is_refused
         receipt = await within(world.alice.submit("bob", "hello"))
         await world.middle.until(lambda: len(held) == 2)
         await world.later(LEASE_MS + 1)
-        assert (await within(world.alice.result(receipt, wait=20))).text == "hello"
+        assert (await within(world.alice.result(receipt, wait=50))).text == "hello"
         record = await world.alice.record(receipt)
     first, second = [offer["lease_id"] for offer in world.sent("incoming_call")]
     assert {refusal["lease_id"] for refusal in world.sent("call_rejected")} == {first}
@@ -184,7 +184,7 @@ async def test_a_refusal_that_crosses_the_next_lease_stops_nothing_under_it(worl
         await world.middle.until(lambda: any(frame["call_id"] == "none" for frame in world.middle.up))
         assert world.stopped == []
         world.go.set()
-        assert (await within(world.alice.result(receipt, wait=20))).text == "wait"
+        assert (await within(world.alice.result(receipt, wait=50))).text == "wait"
     assert world.runs == ["wait"]
 
 
@@ -202,7 +202,7 @@ async def test_a_cancel_behind_a_broken_connection_is_told_with_the_next_one(wor
             await within(world.alice.result(receipt))
         await world.middle.start(port)
         with pytest.raises(CallCanceled):
-            await within(world.alice.result(receipt, wait=20))
+            await within(world.alice.result(receipt, wait=50))
     assert (world.runs, world.stopped) == (["wait"], ["wait"])
     offers, cancels = world.sent("incoming_call"), world.sent("cancel_call")
     assert [cancel["lease_id"] for cancel in cancels] == [offers[-1]["lease_id"]]
@@ -226,7 +226,7 @@ async def test_a_confirmation_of_a_cancel_that_is_lost_is_made_good_under_the_ne
         await within(world.began.wait())
         await within(world.alice.cancel(receipt))
         with pytest.raises(CallCanceled):
-            await within(world.alice.result(receipt, wait=20))
+            await within(world.alice.result(receipt, wait=50))
     told = [frame["lease_id"] for frame in world.middle.up if frame["type"] == "call_cancelled"]
     assert told[0] == lost[0]
     # Once from the journal, and once more because the cancel is told again behind the call.
@@ -255,7 +255,7 @@ async def test_a_slow_rebind_loses_no_finished_result(world: World) -> None:
         # Much longer than a first lease is given to be accepted.
         await world.later(3 * LEASE_MS)
         world.middle.passing[0].send(held[0])
-        assert (await within(world.alice.result(receipt, wait=20))).text == "wait"
+        assert (await within(world.alice.result(receipt, wait=50))).text == "wait"
         record = await world.alice.record(receipt)
     assert record is not None
     assert (record.state, record.attempts) == ("completed", 0)
@@ -277,12 +277,12 @@ async def test_a_listener_that_has_lost_its_journal_is_another_one_and_runs_noth
     async with world.listener().serving():
         # What was never begun is not held up, and what was begun is offered to nobody else.
         other = await within(world.alice.submit("bob", "other"))
-        assert (await within(world.alice.result(other, wait=20))).text == "other"
+        assert (await within(world.alice.result(other, wait=50))).text == "other"
         with pytest.raises(StillRunning, match="at work"):
             await within(world.alice.result(receipt))
         await world.later(REBIND_MS + 1)
         with pytest.raises(CallIndeterminate):
-            await within(world.alice.result(receipt, wait=20))
+            await within(world.alice.result(receipt, wait=50))
     assert world.runs == ["wait", "other"]
 
 
@@ -306,11 +306,11 @@ async def test_a_redeployed_listener_runs_what_the_last_one_took_and_did_not_beg
     await world.middle.start(port)
     world.middle.on_up = lambda frame: [frame]
     async with world.listener("bob again").serving():
-        assert (await within(world.alice.result(receipt, wait=20))).text == "hello"
+        assert (await within(world.alice.result(receipt, wait=50))).text == "hello"
     # The last one comes back, with the call in its journal, and is not offered it.
     async with world.listener().serving():
         other = await within(world.alice.submit("bob", "other"))
-        assert (await within(world.alice.result(other, wait=20))).text == "other"
+        assert (await within(world.alice.result(other, wait=50))).text == "other"
     assert world.runs == ["hello", "other"]
     instances = {target for _, target in world.middle.requests if target.startswith("/v1/listen/")}
     assert len({target.partition("instance=")[2][:36] for target in instances}) == 2

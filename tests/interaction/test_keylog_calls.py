@@ -64,7 +64,7 @@ def told(notes: list[str]) -> list[str]:
 async def test_caller_and_listener_seal_the_same_view_and_have_nothing_to_report(world: World) -> None:
     await world.listen()
     async with world.caller() as alice:
-        reply = await alice.call("bob", "hello", timeout=20)
+        reply = await alice.call("bob", "hello", timeout=60)
     outcome = decode_outcome(reply.receipt.body)
     assert isinstance(outcome.kt, Checkpoint)
     assert outcome.kt.size >= 1
@@ -75,7 +75,7 @@ async def test_caller_and_listener_seal_the_same_view_and_have_nothing_to_report
 
 async def test_a_request_carries_the_callers_view(world: World) -> None:
     async with scripted_listener(world.relay.port, "bob") as bob, world.caller() as alice:
-        await alice.call("bob", "hello", timeout=20)
+        await alice.call("bob", "hello", timeout=60)
         view = bob.calls[0].request.kt
         assert isinstance(view, Checkpoint)
         assert view.size == 2
@@ -87,7 +87,7 @@ async def test_the_same_message_is_the_same_however_the_log_has_grown(world: Wor
         for number in range(2):
             await Owner.enrolled(f"other{number}", world.relay.port)
             async with world.caller() as alice:
-                reply = await alice.call("bob", "hello", message_id=message_id, timeout=20)
+                reply = await alice.call("bob", "hello", message_id=message_id, timeout=60)
                 assert reply.text == "hello"
         assert len(bob.calls) == 1
 
@@ -97,10 +97,10 @@ async def test_the_turns_of_a_conversation_follow_one_another_while_the_log_grow
     async with world.caller() as alice:
         talk = alice.conversation("bob")
         for turn in range(3):
-            assert (await talk.call(f"turn {turn}", timeout=20)).text == f"turn {turn}"
+            assert (await talk.call(f"turn {turn}", timeout=60)).text == f"turn {turn}"
             await Owner.enrolled(f"other{turn}", world.relay.port)
             async with world.caller("carol") as carol:
-                await carol.call("bob", "between", timeout=20)
+                await carol.call("bob", "between", timeout=60)
 
 
 async def test_a_listener_who_sees_another_log_is_reported_to_whoever_called_him(world: World) -> None:
@@ -112,7 +112,7 @@ async def test_a_listener_who_sees_another_log_is_reported_to_whoever_called_him
 
     async with scripted_listener(world.relay.port, "bob", lie):
         async with world.caller() as alice:
-            reply = await alice.call("bob", "hello", timeout=20)
+            reply = await alice.call("bob", "hello", timeout=60)
         # The reply is bob's, whatever the relay shows to whom.
         assert reply.text == "hello"
     (note,) = told(world.notes["alice"])
@@ -126,14 +126,14 @@ async def test_a_caller_who_sees_another_log_is_reported_to_the_listener_and_sti
 ) -> None:
     await world.listen()
     async with scripted_listener(world.relay.port, "carol"), world.caller() as alice:
-        await alice.call("carol", "hello", timeout=20)
+        await alice.call("carol", "hello", timeout=60)
     with closing(sqlite3.connect(world.state("alice"))) as run:
         # As if the relay had shown alice another history, and she had no reason to look again yet.
         run.execute("UPDATE facts SET value = ? WHERE name = 'root'", (b64encode(bytes(32)),))
         run.execute("INSERT OR IGNORE INTO proved SELECT card_id, number FROM cards")
         run.commit()
     async with world.caller() as alice:
-        assert (await alice.call("bob", "hello", timeout=20)).text == "hello"
+        assert (await alice.call("bob", "hello", timeout=60)).text == "hello"
     async with asyncio.timeout(20):
         while not told(world.notes["bob"]):  # noqa: ASYNC110 - the listener has a loop of its own
             await asyncio.sleep(0.01)
@@ -146,6 +146,6 @@ async def test_without_a_database_there_is_nothing_to_follow(tmp_path: Path) -> 
         world = World(await stack.enter_async_context(running_relay()), tmp_path, stack)
         await world.listen()
         async with world.caller() as alice:
-            reply = await alice.call("bob", "hello", timeout=20)
+            reply = await alice.call("bob", "hello", timeout=60)
         assert decode_outcome(reply.receipt.body).kt is UNSET
         assert not world.state("alice").exists()

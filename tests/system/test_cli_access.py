@@ -216,7 +216,7 @@ def test_a_strangers_call_waits_for_its_owners_word(ada: Scene, bob: Scene) -> N
         return receipt, waiting
 
     def answered(receipt: str) -> dict[str, object]:
-        return bob.document("result", receipt, "--as", "bob", "--wait", "30")
+        return bob.document("result", receipt, "--as", "bob", "--wait", "100")
 
     seen = list(listener.told)
     receipt, waiting = left("once")

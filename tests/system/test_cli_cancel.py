@@ -77,8 +77,11 @@ def test_a_hang_up_stops_waiting_at_once(scene: Scene, number: signal.Signals) -
 
 
 def test_a_timeout_of_the_caller_asks_for_the_stop_and_claims_nothing(scene: Scene) -> None:
-    document = scene.document("call", "slow", "work", "--timeout", "0.7")
-    error = document["error"]
+    for seconds in ("0.7", "5", "40"):
+        error = scene.document("call", "slow", "work", "--timeout", seconds)["error"]
+        # A busy machine may not have sent it by then, and says so.
+        if error["still_true"] != "Nothing was sent.":
+            break
     assert (error["code"], error["family"], error["exit"]) == ("timeout", "local", 14)
     assert "may have run" in error["still_true"]
     assert error["retry"] == "same_id"

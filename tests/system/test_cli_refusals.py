@@ -154,7 +154,7 @@ def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Generator[str]
 def test_a_proxy_that_drops_the_upgrade(scene: Scene, relay: str) -> None:
     with proxy_without_upgrade(relay) as url:
         scene.relay = url
-        screen(scene.run("call", "echo", "hello", "--timeout", "20"), 30, "proxy", "pgrade", following="")
+        screen(scene.run("call", "echo", "hello", "--timeout", "100"), 30, "proxy", "pgrade", following="")
 
 
 class NoRelay(http.server.BaseHTTPRequestHandler):
@@ -205,10 +205,10 @@ def test_a_budget_that_is_used_up_says_when_the_next_call_may_be(scene: Scene) -
     # The library itself tries once more when nobody is there, which counts too.
     scene.start_relay("CALLS_PER_HOUR=2")
     assert scene.run("init", "--as", "asleep").returncode == 0
-    assert scene.run("call", "asleep", "hello", "--timeout", "5").returncode == 11
-    answer = scene.run("call", "asleep", "hello", "--timeout", "5")
+    assert scene.run("call", "asleep", "hello", "--timeout", "100").returncode == 11
+    answer = scene.run("call", "asleep", "hello", "--timeout", "100")
     screen(answer, 13, "budget", "Nothing was delivered", following="Wait 60 min, until ")
-    document = scene.document("call", "asleep", "hello", "--timeout", "5")
+    document = scene.document("call", "asleep", "hello", "--timeout", "100")
     assert 3_000_000 < document["error"]["retry_after_ms"] <= 3_600_000
 
 

@@ -62,7 +62,7 @@ def test_a_listener_that_dies_at_a_step(scene: Scene, fault: str, exit_code: int
         assert listen(doomed).end() == -signal.SIGKILL
     listener = listen(scene)
     try:
-        got = scene.run("result", receipt, "--wait", "25")
+        got = scene.run("result", receipt, "--wait", "100")
     finally:
         listener.stop()
     assert got.returncode == exit_code, got.stderr
@@ -83,7 +83,7 @@ def test_a_caller_that_dies_while_it_leaves_a_call(scene: Scene, fault: str) -> 
         assert scene.run(*words).returncode == 0
     listener = listen(scene)
     try:
-        got = scene.run("result", receipt, "--wait", "25")
+        got = scene.run("result", receipt, "--wait", "100")
     finally:
         listener.stop()
     assert (got.returncode, got.stdout) == (0, f"{fault}\n".encode()), got.stderr
@@ -95,11 +95,11 @@ def test_a_caller_that_dies_while_it_takes_the_reply(scene: Scene, fault: str) -
     receipt = receipt_of(scene, fault)
     listener = listen(scene)
     try:
-        died = with_fault(scene, fault).run("result", receipt, "--wait", "25")
+        died = with_fault(scene, fault).run("result", receipt, "--wait", "100")
     finally:
         listener.stop()
     assert (died.returncode, died.stdout) == (-signal.SIGKILL, b""), died.stderr
-    document = scene.document("result", receipt, "--wait", "5")
+    document = scene.document("result", receipt, "--wait", "100")
     assert document["reply"]["text"] == fault
     shown = scene.document("calls", "show", receipt)
     assert shown["call"]["acknowledged"] is True
