@@ -40,6 +40,7 @@ from ringline.protocol.errors import (
     LogForked,
     RinglineError,
     TrustError,
+    WeakKey,
 )
 from ringline.protocol.fingerprint import fingerprint
 from ringline.protocol.identity import SignedCard
@@ -149,9 +150,16 @@ class KeyLog:
                 f"the relay at {self._address.base_url} names a key log and no key of it",
                 next_step="ask the relay's operator",
             )
+        try:
+            log_key = LogKey(log_origin(self._address.realm), shown)
+        except WeakKey:
+            raise LogForked(
+                f"the relay at {self._address.base_url} names a key of its log that must not be used: "
+                "anybody can sign under it",
+                next_step="ask the relay's operator",
+            ) from None
         source: KeySource = "contact" if vouched else "relay"
         await asyncio.to_thread(state.pin_key, shown, source)
-        log_key = LogKey(log_origin(self._address.realm), shown)
         self.history = await asyncio.to_thread(
             LogHistory, self._home, self._http, self._clock, state, log_key
         )
