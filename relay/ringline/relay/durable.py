@@ -106,7 +106,10 @@ class DurableCalls:
     def commit(self, now: Instant) -> None:
         """Make the turn durable and say what waited for that; or say that it was not stored."""
         if self._ledger.unsaved:
-            self.hands.fresh.clear()
+            # All of the turn at once: many calls, one look at who is there.
+            self.serve(now)
+        self.hands.fresh.clear()
+        if self._ledger.unsaved:
             try:
                 self._ledger.commit()
             except StoreError as error:

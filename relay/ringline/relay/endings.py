@@ -120,8 +120,10 @@ class Endings:
 
     def write(self, errand: Errand, step: Step, now: Instant, **changes: object) -> None:
         """Store changes of the row."""
-        errand.row = self._ledger.swap(step, errand.row, replace(errand.row, **changes))
-        self.watch(errand.row.due_at, now)
+        before = errand.row
+        errand.row = self._ledger.swap(step, before, replace(before, **changes))
+        if errand.row.due_at != before.due_at:
+            self.watch(errand.row.due_at, now)
 
     def watch(self, due: int, now: Instant) -> None:
         """Look at the store at ``due`` (Unix ms) or earlier."""
@@ -169,7 +171,8 @@ class Endings:
         if lease is None:
             return
         errand.lease = None
-        self._timers.cancel(LeaseLapses(errand.id))
+        if not lease.accepted:
+            self._timers.cancel(LeaseLapses(errand.id))
         self._presence.unhand(errand, lease.instance)
 
     # --- ends
@@ -224,8 +227,9 @@ class Endings:
         self.loosen(errand)
         self._errands.unbind(errand)
         self._errands.forgive(errand)
-        self._timers.cancel(StopOver(errand.id))
-        errand.stop = None
+        if errand.stop is not None:
+            self._timers.cancel(StopOver(errand.id))
+            errand.stop = None
         errand.uncounted = 0
         self._leave_queue(errand)
         if not hidden:
@@ -256,13 +260,12 @@ class Endings:
         self._ledger.say(Retire(errand.id))
 
     def _leave_queue(self, errand: Errand) -> None:
-        queue = self._queues.get(errand.row.callee)
+        row = errand.row
+        queue = self._queues.get(row.callee)
         if queue is not None:
-            queue.drop(errand)
-            self._presence.stirred.add(errand.row.callee)
-        self._timers.cancel(RestOver(errand.row.callee, errand.row.caller, errand.row.correlation_id))
-        if queue is not None:
-            queue.wake(errand.row.caller, errand.row.correlation_id)
+            self._presence.stirred.add(row.callee)
+        if queue is None or queue.drop(errand):
+            self._timers.cancel(RestOver(row.callee, row.caller, row.correlation_id))
         self._errands.tidy(errand)
 
     # --- askers for a cancellation

@@ -56,11 +56,11 @@ class Errand(Struct, eq=False, kw_only=True):
     """Whose authority is gone, when it is gone."""
     stop: Event | None = None
     """Set while the relay itself has asked for a stop: what a confirmation then means."""
+    id: str = ""
+    """The call id, which is that of ``row``."""
 
-    @property
-    def id(self) -> str:
-        """The call id."""
-        return self.row.call_id
+    def __post_init__(self) -> None:
+        self.id = self.row.call_id
 
     @property
     def state(self) -> State:

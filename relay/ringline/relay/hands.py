@@ -5,7 +5,6 @@ again or given up (protocol §6). After it the call is its instance's, and only 
 """
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Final, Literal, final
 
 import msgspec
@@ -201,13 +200,16 @@ class Hands:
         queue = self._queues.get(callee)
         if queue is None or not queue.count or self.stopping:
             return
-        with closing(queue.heads()) as heads:
+        heads = queue.heads()
+        try:
             # Whose turn it is keeps it when there is no place, so that is looked at first.
             while self._presence.takes_durable(callee):
                 errand = next(heads, None)
                 if errand is None:
                     return
                 self._offer(queue, errand, now)
+        finally:
+            heads.close()
         self._presence.hungry.add(callee)
 
     def _offer(self, queue: Queue, errand: Errand, now: Instant) -> None:

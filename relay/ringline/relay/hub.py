@@ -257,7 +257,9 @@ class Hub:
                 self._calls.hear(session, frame, now)
             else:
                 self.durable.hear(session, frame, now)
-        if self.durable is not None and (self._presence.stirred or self.durable.to_close):
+        durable = self.durable
+        # What is to be handed out waits for the end of the turn, as its words would.
+        if durable is not None and (durable.to_close or (self._presence.stirred and not durable.unsaved)):
             return self._effects(now)
         return self._sessions.take()
 

@@ -18,7 +18,7 @@ from ringline.protocol.frames import (
     RelayToListener,
 )
 from ringline.relay.call_store import CallRow, CallStore
-from ringline.relay.effects import Decided, Retire
+from ringline.relay.effects import Decided, Retire, Send
 from ringline.relay.session import Session
 from ringline.relay.sessions import Sessions
 
@@ -32,7 +32,7 @@ one taken back, a replay, the end by an outcome, any other end, the caller's ack
 the record. Each has its fault points (`ringline.protocol.faults`)."""
 
 
-_Word: TypeAlias = tuple[int, RelayToCaller | RelayToListener] | Decided | Retire
+_Word: TypeAlias = Send | Decided | Retire
 
 
 @final
@@ -110,7 +110,7 @@ class Ledger:
     def send(self, connection: int, frame: RelayToCaller | RelayToListener) -> None:
         """Send a frame: at once, or behind the next commit."""
         if self.unsaved:
-            self._waiting.append((connection, frame))
+            self._waiting.append(Send(connection, frame))
         else:
             self._sessions.send(connection, frame)
 
@@ -135,24 +135,19 @@ class Ledger:
         if self._reach is not None:
             for step in self._steps:
                 self._reach(f"{step}.after")
-        waiting = self._settle()
-        for word in waiting:
-            if isinstance(word, tuple):
-                self._sessions.send(*word)
-            else:
-                self._sessions.effects.append(word)
+        self._sessions.say(self._settle())
 
     def rollback(self) -> Undone:
         """Take the turn back; nothing of it is said. Return who must know."""
         undone = self.undone
         for word in self._settle():
-            if not isinstance(word, tuple):
+            if not isinstance(word, Send):
                 continue
-            connection, frame = word
+            frame = word.frame
             if isinstance(frame, IncomingCall):
                 undone.untold.add(frame.lease_id)
             elif isinstance(frame, CallOutcome | CallError) and frame.call_id is not UNSET:
-                undone.ends.append((connection, frame.call_id))
+                undone.ends.append((word.connection, frame.call_id))
         self.store.rollback()
         return undone
 

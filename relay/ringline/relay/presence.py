@@ -232,15 +232,22 @@ class Presence:
         A ``suspect`` has come to nothing before: a connection has one of them in hand at most, so that
         a call that ends its listener takes no other such call with it.
         """
-        instances = self.durable_instances(callee)
+        desk = self._desks.get(callee)
+        if desk is None:
+            return None
         taken_by = self._taken.get((caller, callee, correlation_id), now)
-        home = [instance for instance in instances if instance.id == taken_by]
-        free = [
-            instance
-            for instance in home or instances
-            if not instance.full and not (suspect and _has_suspect(instance))
-        ]
-        return min(free, key=lambda instance: instance.load, default=None)
+        home = None if taken_by is None else desk.instances.get(taken_by)
+        if home is not None and home.durable and home.connection is not None:
+            return None if home.full or (suspect and _has_suspect(home)) else home
+        chosen: Instance | None = None
+        for instance in desk.instances.values():
+            if not instance.durable or instance.connection is None or instance.full:
+                continue
+            if suspect and _has_suspect(instance):
+                continue
+            if chosen is None or instance.load < chosen.load:
+                chosen = instance
+        return chosen
 
     def put(self, errand: "Errand", instance: Instance) -> None:
         """Put a durable call into an instance's hands."""

@@ -34,7 +34,9 @@ class _Lane:
     def back(self, call_id: str) -> None:
         """The call is in nobody's hands."""
         if call_id in self.out:
-            self.out = tuple(other for other in self.out if other != call_id)
+            kept = list(self.out)
+            kept.remove(call_id)
+            self.out = tuple(kept)
 
     def head(self) -> Errand | None:
         waiting = self.waiting
@@ -75,13 +77,17 @@ class Queue:
             lane.out = (*lane.out, errand.id)
         lane.listed = None
 
-    def drop(self, errand: Errand) -> None:
-        """A call has ended or is parked: it holds back nothing."""
+    def drop(self, errand: Errand) -> bool:
+        """A call has ended or is parked: it holds back nothing. Return whether its conversation slept."""
         lane = self._lanes.get((errand.row.caller, errand.row.correlation_id))
         self._unqueue(errand)
-        if lane is not None:
-            lane.back(errand.id)
-            self._list(lane)
+        if lane is None:
+            return False
+        asleep = lane.asleep
+        lane.asleep = False
+        lane.back(errand.id)
+        self._list(lane)
+        return asleep
 
     def sleep(self, errand: Errand) -> None:
         """Pass the conversation of this call over until `wake`."""

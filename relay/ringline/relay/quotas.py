@@ -19,34 +19,37 @@ _PERCENT: Final = 100
 class Quotas:
     """The quotas of every mailbox of a relay; one that is 0 is off."""
 
-    __slots__ = ("_settings", "_store")
+    __slots__ = ("_pair", "_starts", "_store", "_strangers", "_whole", "_window")
 
     def __init__(self, settings: Settings, store: CallStore) -> None:
-        self._settings = settings
         self._store = store
+        whole = (settings.stored_calls, settings.stored_request_bytes, settings.stored_outcome_bytes)
+        share, strangers = settings.stored_pair_percent, settings.stored_unlisted_percent
+        self._whole = whole
+        self._pair = (settings.stored_calls_per_pair, *(limit * share // _PERCENT for limit in whole[1:]))
+        self._strangers = tuple(limit * strangers // _PERCENT for limit in whole) if strangers else None
+        self._starts, self._window = settings.starts, settings.starts_window_ms
 
     def full(self, caller: str, callee: str, *, listed: bool, size: int) -> bool:
         """True if a request with ``size`` bytes of ciphertext does not fit any more.
 
         Outcomes count too: they gate admission, never the storing of an admitted call's own outcome.
         """
-        s, store = self._settings, self._store
-        whole = (s.stored_calls, s.stored_request_bytes, s.stored_outcome_bytes)
-        share = s.stored_pair_percent
-        pair = (s.stored_calls_per_pair, *(limit * share // _PERCENT for limit in whole[1:]))
-        if _over(store.held_by(callee), size, whole):
+        store, strangers = self._store, self._strangers
+        if _over(store.held_by(callee), size, self._whole):
             return True
-        if _over(store.held_by_pair(caller, callee), size, pair):
+        if _over(store.held_by_pair(caller, callee), size, self._pair):
             return True
-        if listed or not s.stored_unlisted_percent:
-            return False
         # RL-ADMIT-037: all who are not on the allow list have at most half of each quota together.
-        strangers = tuple(limit * s.stored_unlisted_percent // _PERCENT for limit in whole)
-        return _over(store.held_by(callee, unlisted=True), size, strangers)
+        return (
+            not listed
+            and strangers is not None
+            and _over(store.held_by(callee, unlisted=True), size, strangers)
+        )
 
     def deferred_until(self, row: CallRow, now: int) -> int | None:
         """Return the Unix ms at which the pair may start one more call, None when it may at ``now``."""
-        most, span = self._settings.starts, self._settings.starts_window_ms
+        most, span = self._starts, self._window
         if not most:
             return None
         starts = self._store.starts(row.caller, row.callee, now - span + 1)

@@ -1,6 +1,6 @@
 """All open connections, and the effects that leave by them in order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import final
 
 from ringline.protocol.frames import CallError, CallRequest, RelayToCaller, RelayToListener
@@ -82,6 +82,19 @@ class Sessions:
             session.hold(Send(connection, frame))
         else:
             self.effects.append(Send(connection, frame))
+
+    def say(self, effects: Iterable[Effect]) -> None:
+        """Let effects happen in their order; a `Send` as by `send`."""
+        sessions, leaving = self._open, self.effects
+        for effect in effects:
+            if isinstance(effect, Send):
+                session = sessions.get(effect.connection)
+                if session is None or session.closing:
+                    continue
+                if session.held:
+                    session.hold(effect)
+                    continue
+            leaving.append(effect)
 
     def send_later(self, session: Session, frame: CallError, due: int, request: CallRequest) -> None:
         """Send ``frame``, the answer to ``request``, at ``due`` and no sooner."""
