@@ -1,14 +1,14 @@
 """One enrolled identity over bare sockets: keys, tokens, and HTTP requests exactly as told.
 
-Built on `ringline.protocol` alone, so that the relay is not tested against our own clients.
+Built on `ringline.protocol` and the keys of the conformance suite, so that the relay is not tested against our
+own clients.
 """
 
 import asyncio
 import contextlib
 import secrets
-import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -17,31 +17,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from ringline.conformance.key_owner import KeyOwner, now_ms
 from ringline.protocol import token
 from ringline.protocol.encoding import b64encode
-from ringline.protocol.identity import NO_NEXT, Card, SignedCard
 from ringline.protocol.limits import SUBPROTOCOL
-from ringline.protocol.prekeys import Chain, SignedPrekey, epoch_at
-from ringline.protocol.signing import SigningKey
-from ringline.protocol.statements import (
-    Reason,
-    Revocation,
-    RevokedBy,
-    SignedRevocation,
-    SignedSuccession,
-    Succession,
-)
 
 __all__ = ["Answer", "Line", "Owner", "exchange", "now_ms"]
 
-_HOUR: Final = 3_600_000
-_DAY: Final = 24 * _HOUR
 _PATIENCE_S: Final = 30.0
-
-
-def now_ms() -> int:
-    """Return Unix time in ms."""
-    return time.time_ns() // 1_000_000
 
 
 class Answer(NamedTuple):
@@ -100,63 +83,11 @@ async def _answer(reader: asyncio.StreamReader, method: str) -> Answer:
 
 
 @dataclass(kw_only=True)
-class Owner:
+class Owner(KeyOwner):
     """The owner of a handle at one relay. Change a member to do it wrong."""
 
-    handle: str
     port: int
     realm: str = "localhost"
-    identity: SigningKey = field(default_factory=SigningKey.generate)
-    operational: SigningKey = field(default_factory=SigningKey.generate)
-    serial: int = 1
-    next: bytes = NO_NEXT
-    not_before: int = field(default_factory=lambda: now_ms() - _HOUR)
-    life: int = 90 * _DAY
-    chain: Chain = field(default_factory=lambda: Chain.start(epoch_at(now_ms())))
-    succession: SignedSuccession | None = None
-
-    @property
-    def card(self) -> SignedCard:
-        """The card that these members make."""
-        return SignedCard.sign(
-            Card(
-                realm=self.realm,
-                handle=self.handle,
-                ipk=self.identity.public,
-                serial=self.serial,
-                not_before=self.not_before,
-                not_after=self.not_before + self.life,
-                spk=self.operational.public,
-                next=self.next,
-            ),
-            self.identity,
-        )
-
-    @property
-    def card_id(self) -> str:
-        """Its id in base64url."""
-        return b64encode(self.card.card.id)
-
-    @property
-    def prekey(self) -> SignedPrekey:
-        """The statement of the chain's first epoch; suite 1 alone, which is quick to make."""
-        return SignedPrekey.sign(self.chain.statement(self.card.card.id, [1]), self.operational)
-
-    def renewed(self, **changes: Any) -> "Owner":
-        """Return this owner with the next card: a new operational key, the serial one higher."""
-        fresh: dict[str, Any] = {
-            "serial": self.serial + 1,
-            "operational": SigningKey.generate(),
-            "chain": Chain.start(self.chain.epoch),
-            "succession": None,
-        }
-        return replace(self, **(fresh | changes))
-
-    def succeeded(self, new: SigningKey, *, old_signs: bool = False, **changes: Any) -> "Owner":
-        """Return the owner whose identity key is ``new``, with the succession that says so."""
-        statement = Succession(old_card_id=self.card.card.id, new_ipk=new.public, ts=now_ms())
-        signed = SignedSuccession.sign(statement, new, self.identity if old_signs else None)
-        return self.renewed(**({"identity": new, "next": NO_NEXT, "succession": signed} | changes))
 
     # --- log-in
 
@@ -193,49 +124,6 @@ class Owner:
         return await exchange(self.port, method, target, headers=sent, body=data)
 
     # --- what is published
-
-    def publication(self, **changes: Any) -> dict[str, Any]:
-        """Return the body of ``PUT /v1/handles/{h}``."""
-        body: dict[str, Any] = {
-            "card": b64encode(self.card.card.encode()),
-            "card_sig": b64encode(self.card.signature),
-        }
-        body |= self.prekey_publication()
-        if self.succession is not None:
-            statement = self.succession.succession
-            body["succession"] = {
-                "old_card_id": b64encode(statement.old_card_id),
-                "new_ipk": b64encode(statement.new_ipk),
-                "ts": statement.ts,
-                "sig": b64encode(self.succession.signature),
-            }
-            if self.succession.old_signature is not None:
-                body["succession"]["old_sig"] = b64encode(self.succession.old_signature)
-        return body | changes
-
-    def prekey_publication(self) -> dict[str, Any]:
-        """Return the body of ``PUT …/prekeys``."""
-        return {
-            "prekey": b64encode(self.prekey.prekey.encode()),
-            "prekey_sig": b64encode(self.prekey.signature),
-        }
-
-    def revocation(
-        self, *, by: RevokedBy = "identity", key: SigningKey | None = None, **changes: Any
-    ) -> dict[str, Any]:
-        """Return the body of ``POST …/revocations`` for the present card."""
-        statement = Revocation(card_id=self.card.card.id, reason=Reason.COMPROMISED, ts=now_ms())
-        signed = SignedRevocation.sign(statement, key or self.identity, by=by)
-        body: dict[str, Any] = {
-            "card_id": self.card_id,
-            "reason": int(statement.reason),
-            "ts": statement.ts,
-            "by": by,
-            "sig": b64encode(signed.signature),
-        }
-        if signed.next_ipk is not None:
-            body["next_ipk"] = b64encode(signed.next_ipk)
-        return body | changes
 
     async def publish(self, **changes: Any) -> Answer:
         """Publish the keys."""
