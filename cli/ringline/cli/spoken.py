@@ -41,7 +41,7 @@ async def hand_over(desk: "Desk", given: "Given", words: int, wait_s: float, *, 
             tell("  Say the code to him, where you know each other's voice: there is one try at it.")
             tell(f"  He types   ringline accept --code{_place(desk.address)}")
             tell("  Ctrl-C gives the code up.")
-        await spoken.meet(wait_s)
+        await spoken.meet(wait_s, lambda text: None if machine else tell(f"  {text}"))
         if not machine:
             tell("✓ the code was used: the other side has the same words")
         invite, issued = await desk.invitations.invite(given, uses=1, ttl_s=LIFE_S)

@@ -32,6 +32,7 @@ _ANSWER_S: Final = 15.0
 _GIVE_UP_S: Final = 5.0
 _TRIES: Final = 5
 _AGAIN_S: Final = 1.0
+_PACE_S: Final = 0.2
 _CLAIM_BYTES: Final = 16
 # The longest that any relay keeps a code: one that lies must not have somebody wait for ever.
 _LIFE_S: Final = 3_600.0
@@ -75,19 +76,24 @@ class SpokenInvite:
                 async with asyncio.timeout(_GIVE_UP_S):
                     await self._http.ask("DELETE", self._place, shapes.Pairing)
 
-    async def meet(self, wait_s: float) -> None:
+    async def meet(self, wait_s: float, note: Callable[[str], None] = lambda text: None) -> None:
         """Wait ``wait_s`` seconds for somebody who has the words; no longer than the relay keeps the code.
 
-        Raises `PairingError` when nobody comes, or somebody with other words.
+        ``note`` is told when somebody takes the code. Raises `PairingError` when nobody comes, or somebody
+        with other words.
         """
         said = "open"
         try:
             async with asyncio.timeout(min(wait_s, _LIFE_S)):
+                # Somebody may have been quick; afterwards the relay tells what changes.
+                seen = await _paced(lambda: self._look(0))
                 while True:
-                    seen = await _paced(self._look)
+                    if said == "open" and seen.state == "claimed":
+                        note("somebody has taken the code")
                     said = seen.state
                     if seen.message is not None:
                         break
+                    seen = await _paced(lambda: self._look(_WAIT_S))
         except TimeoutError:
             raise _nobody(said) from None
         except HttpProblem as error:
@@ -113,9 +119,9 @@ class SpokenInvite:
             ) from None
         self._is_over = True
 
-    async def _look(self) -> shapes.Pairing:
+    async def _look(self, wait_s: int) -> shapes.Pairing:
         return await self._http.ask(
-            "GET", self._place, shapes.Pairing, query=f"?wait={_WAIT_S}", timeout_s=_ANSWER_S + _WAIT_S
+            "GET", self._place, shapes.Pairing, query=f"?wait={wait_s}", timeout_s=_ANSWER_S + wait_s
         )
 
 
@@ -201,7 +207,7 @@ async def _paced(look: Callable[[], Awaitable[shapes.Pairing]]) -> shapes.Pairin
     began = loop.time()
     seen = await _persist(look)
     if seen.message is None and seen.state != "void":
-        await asyncio.sleep(max(0.0, began + _AGAIN_S - loop.time()))
+        await asyncio.sleep(max(0.0, began + _PACE_S - loop.time()))
     return seen
 
 

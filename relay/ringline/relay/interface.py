@@ -243,7 +243,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=_P,
-        about="How far the guest has come, with his answer; waits for it up to `wait` seconds.",
+        about="How far the guest has come, with his answer; waits for more up to `wait` seconds.",
         access=Access.INVITER,
         query={"wait": _number(0, 50, 0)},
         answers={200: (shapes.Pairing,)},

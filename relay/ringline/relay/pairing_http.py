@@ -85,7 +85,7 @@ class PairingRoutes:
         seconds = _wait_of(request)
         nameplate = _nameplate(request)
         meeting = self.book.of_inviter(nameplate, login.handle, self._board.clock())
-        if seconds and meeting.answer is None and meeting.state != "void":
+        if seconds and meeting.state in ("open", "claimed"):
             await self._wait(request, meeting, "inviter", seconds)
             # Its time may be over, and he may have been removed.
             meeting = self.book.of_inviter(nameplate, login.handle, self._board.clock())
@@ -123,6 +123,7 @@ class PairingRoutes:
         # Whatever comes of it: who tries out numbers spends codes of others.
         self._claims.charge(subject, now.mono)
         meeting = self.book.claim(nameplate, body.claim, now)
+        self._release(meeting)
         return reply(shapes.PairingOffer(message=meeting.offer, expires_at=meeting.expires_at))
 
     async def _post_answer(self, request: Request) -> Response:
