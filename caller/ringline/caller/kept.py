@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias, cast, final
 
 from ringline.caller.claim import claim_of, is_claim, read_claim
 from ringline.caller.effects import Ended, Refused, Withdrawn
@@ -88,7 +88,7 @@ def kept_call(stored: Stored) -> KeptCall:
         message_id=stored.message_id,
         call_id=stored.call_id,
         correlation_id=stored.correlation_id,
-        state=state,  # type: ignore[arg-type]
+        state=cast("KeptState", state),
         signed=stored.receipt is not None,
         sealed_at=stored.iat,
         execute_by=stored.execute_by,

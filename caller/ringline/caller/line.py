@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, final
+from typing import Final, Protocol, cast, final
 
 from ringline.caller.effects import (
     Cancel,
@@ -148,8 +148,7 @@ class Line:
 
     def frame(self, frame: Frame) -> None:
         """For the link, which decodes frames of the relay to a caller only."""
-        received: RelayToCaller = frame  # type: ignore[assignment]
-        self._perform(self._session.receive(received, self.now()))
+        self._perform(self._session.receive(cast("RelayToCaller", frame), self.now()))
 
     def lost(self, error: RinglineError, retry_s: float) -> None:
         """For the link."""

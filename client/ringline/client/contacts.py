@@ -243,7 +243,7 @@ def _pin(table: object) -> Pin:
         realm=realm,
         handle=handle,
         ipk=ipk,
-        source=source,  # type: ignore[arg-type]
+        source=cast(Source, source),
         first_seen=first_seen,
         card=card,
         prekey_epoch=epoch,

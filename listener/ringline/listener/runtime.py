@@ -108,8 +108,8 @@ class CommandRun:
             exited = _watch(loop, process)
             output = _Output(self._command.output_bytes, self._flood)
             errors = _Tail(_STDERR_BYTES)
-            for sink, pipe in ((output, process.stdout), (errors, process.stderr)):
-                pipes.append((await loop.connect_read_pipe(lambda sink=sink: sink, pipe))[0])  # type: ignore[misc]
+            pipes.append((await loop.connect_read_pipe(lambda: output, process.stdout))[0])
+            pipes.append((await loop.connect_read_pipe(lambda: errors, process.stderr))[0])
             writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
             pipes.append(writer)
             # A program that never reads, or ends before it has, is no error: the transport closes.

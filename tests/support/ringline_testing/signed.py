@@ -1,7 +1,7 @@
 """One enrolled identity over bare sockets: keys, tokens, and HTTP requests exactly as told.
 
-Built on `ringline.protocol` and the keys of the conformance suite, so that the relay is not tested against our
-own clients.
+Built on `ringline.protocol` and the keys of the conformance suite, so that the relay is not tested against
+our own clients.
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from ringline.conformance.identity import Identity
 from ringline.conformance.registry import Needs, case
 from ringline.conformance.relay_scene import Scene
 from ringline.conformance.relay_stage import RelayStage
@@ -334,8 +335,8 @@ async def lists_are_of_ones_own_calls(stage: RelayStage) -> None:
     await scene.complete(made[1])
     mallory = await stage.identity("mallory")
 
-    async def listed(who: object, query: str) -> list[str]:
-        answer = await stage.ask(who, "GET", f"/v1/calls{query}")  # type: ignore[arg-type]
+    async def listed(who: Identity, query: str) -> list[str]:
+        answer = await stage.ask(who, "GET", f"/v1/calls{query}")
         check(answer.status == 200, "200", str(answer))
         page = answer.json()
         check(set(page) >= {"calls", "next"}, "calls and next", repr(sorted(page)))

@@ -10,6 +10,7 @@ from ringline.conformance.verdict import check
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.identity import next_commitment
 from ringline.protocol.signing import SigningKey
+from ringline.protocol.statements import RevokedBy
 
 __all__: list[str] = []
 
@@ -120,10 +121,11 @@ async def requests_for_keys_are_limited(stage: RelayStage) -> None:
 async def revocation_proves_itself(stage: RelayStage) -> None:
     """A revocation by the identity key, or the committed one, needs no log-in and is shown."""
     following = SigningKey.generate()
-    for by, key in (("identity", None), ("next", following)):
+    signers: tuple[tuple[RevokedBy, SigningKey | None], ...] = (("identity", None), ("next", following))
+    for by, key in signers:
         alice = await stage.identity(f"by-{by}", next=next_commitment(following.public))
         target = f"/v1/handles/{alice.handle}/revocations"
-        body = alice.revocation(by=by, key=key)  # type: ignore[arg-type]
+        body = alice.revocation(by=by, key=key)
         for status in (201, 200):
             answer = await stage.ask(None, "POST", target, body)
             check(answer.status == status, f"{status} for a revocation by {by}", str(answer))
