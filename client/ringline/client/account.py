@@ -233,12 +233,16 @@ class Account:
         """True when the current card was published from here at least once."""
         return bool(self._generations[0].published)
 
-    def token(self, method: str, path: str, now_ms: int, jti: str) -> str:
-        """Return a log-in token for one request; ``now_ms`` is the relay's time, ``path`` without query."""
+    def token(self, method: str, path: str, now_ms: int, jti: str, number: int = 0) -> str:
+        """Return a log-in token for one request; ``now_ms`` is the relay's time, ``path`` without query.
+
+        ``number`` is the place in `cards` of the card that logs in.
+        """
+        generation = self._generations[number]
         return token.mint(
-            self.operational,
+            generation.operational,
             handle=self.handle,
-            card_id=self.card.card.id,
+            card_id=generation.card.id,
             realm=self.address.realm,
             method=method,
             path=path,
@@ -246,22 +250,25 @@ class Account:
             jti=jti,
         )
 
-    def prekey(self, now_ms: int) -> SignedPrekey:
-        """Return the present statement: that of today, or the latest published if that is later."""
-        generation = self._generations[0]
+    def prekey(self, now_ms: int, number: int = 0) -> SignedPrekey:
+        """Return the present statement: that of today, or the latest published if that is later.
+
+        ``number`` is the place in `cards` of the card that it belongs to.
+        """
+        generation = self._generations[number]
         epoch = max([epoch_at(now_ms), generation.keys.chain.epoch, *generation.published])
         statement = generation.keys.chain.at(epoch).statement(generation.card.id, self.suites)
         return SignedPrekey.sign(statement, generation.operational)
 
-    def publication(self, now_ms: int) -> KeysPublication:
-        """Return the body of ``PUT /v1/handles/{h}`` (RL-HTTP-018)."""
-        prekey = self.prekey(now_ms)
+    def publication(self, now_ms: int, number: int = 0) -> KeysPublication:
+        """Return the body of ``PUT /v1/handles/{h}`` (RL-HTTP-018) for the card at that place in `cards`."""
+        prekey, card = self.prekey(now_ms, number), self.cards[number]
         return KeysPublication(
-            card=b64encode(self.card.card.encode()),
-            card_sig=b64encode(self.card.signature),
+            card=b64encode(card.card.encode()),
+            card_sig=b64encode(card.signature),
             prekey=b64encode(prekey.prekey.encode()),
             prekey_sig=b64encode(prekey.signature),
-            succession=self._published.successions.get(str(self.card.card.serial), UNSET),
+            succession=self._published.successions.get(str(card.card.serial), UNSET),
         )
 
     def prekey_publication(self, now_ms: int) -> PrekeyPublication:

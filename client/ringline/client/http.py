@@ -128,17 +128,42 @@ class RelayHttp:
                         code="unauthorized",
                         next_step=f"make new keys: ringline id rotate --as {self.account.handle}",
                     ) from error
+                if error.code == "conflict" and claim is None and await self._publish_from_the_first():
+                    return
                 if error.code == "conflict":
                     raise HttpProblem(
                         f"the handle {self.account.handle} is taken at {self.address.base_url} or was "
                         "removed there, or other keys of it are already published there",
                         code="conflict",
-                        next_step="choose another name with --as, or go to the computer that holds its keys",
+                        next_step="choose another name with --as, or go to the computer that holds its keys"
+                        + (_FORGETFUL if self.address.is_local else ""),
                     ) from error
                 if error.code == "forbidden":
                     raise _not_let_in(self.address, self.account.handle, claim) from error
                 raise
             await asyncio.to_thread(self.account.note_published, publication.prekey, self.clock.own_ms())
+
+    async def _publish_from_the_first(self) -> bool:
+        """Publish every card of the identity in turn; False when that is not possible, or nothing came of it.
+
+        For a development relay that keeps nothing: when it is started again it knows nobody, and takes a
+        first card as the first (RL-KEYS-007). What was called back it does not know of either; its realm is
+        one in which the first keys that are seen are believed.
+        """
+        account = self.account
+        cards = account.cards
+        if not self.address.is_local or len(cards) == 1 or len(cards) != cards[0].card.serial:
+            return False
+        publication = account.publication(self.clock.own_ms())
+        try:
+            for number in reversed(range(len(cards))):
+                publication = account.publication(self.clock.own_ms(), number)
+                body = msgspec.json.encode(publication)
+                await self._call("PUT", self._own(), body=body, may_publish=False, number=number)
+        except HttpProblem:
+            return False
+        await asyncio.to_thread(account.note_published, publication.prekey, self.clock.own_ms())
+        return True
 
     async def publish_prekeys(self) -> None:
         """Publish the account's current prekeys alone (``PUT …/prekeys``)."""
@@ -247,9 +272,12 @@ class RelayHttp:
         body = msgspec.json.encode(shapes.TicketRequest(htu=htu))
         return self._decode(await self._call("POST", "/v1/tickets", body=body), shapes.Ticket)
 
-    def token(self, method: str, path: str) -> str:
-        """Return a fresh log-in token for one request; ``path`` is without query (RL-AUTH-005)."""
-        return self.account.token(method, path, self.clock.now_ms(), secrets.token_urlsafe(16))
+    def token(self, method: str, path: str, number: int = 0) -> str:
+        """Return a fresh log-in token for one request; ``path`` is without query (RL-AUTH-005).
+
+        ``number`` is the place of the card in `Account.cards`.
+        """
+        return self.account.token(method, path, self.clock.now_ms(), secrets.token_urlsafe(16), number)
 
     async def recover(self, done: int, date: str | None, *, may_publish: bool = True) -> int | None:
         """Do what may be done about a 401, and return what to ask with the next time; None: nothing is left.
@@ -285,11 +313,12 @@ class RelayHttp:
         body: bytes | None = None,
         timeout_s: float = 15.0,
         may_publish: bool = True,
+        number: int = 0,
     ) -> Answer:
         """Make a request with a log-in token and return its successful answer."""
         done = 0
         while True:
-            headers = dict(HEADERS, Authorization=f"Bearer {self.token(method, path)}")
+            headers = dict(HEADERS, Authorization=f"Bearer {self.token(method, path, number)}")
             if body is not None:
                 headers["Content-Type"] = "application/json"
             answer = await exchange(
@@ -343,6 +372,7 @@ async def relay_info(address: RelayAddress, tls: ssl.SSLContext | None) -> shape
     return info
 
 
+_FORGETFUL: Final = "; a development relay without --db knows nobody when it is started again"
 HEADERS: Final = {"Accept": "application/json", "User-Agent": "ringline"}
 
 
