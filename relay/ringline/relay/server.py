@@ -11,7 +11,6 @@ import secrets
 import signal
 import socket
 import ssl
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from importlib.metadata import version
@@ -37,6 +36,7 @@ from ringline.protocol.suites import SUITES
 from ringline.relay.auth import Authenticator
 from ringline.relay.directory import Decision, Directory
 from ringline.relay.doorkeeper import Doorkeeper
+from ringline.relay.draws import Draws
 from ringline.relay.edge import EDGES, EdgeLimits, edge_factory, port_factory
 from ringline.relay.enrolment import Enrolment
 from ringline.relay.entrance import LOOPBACK_NAMES, Entrance
@@ -230,13 +230,14 @@ class RelayServer:
         try:
             for mended in calls.repair():
                 logger.warning("the stored calls were mended: %s", mended)
+            draws = Draws()
             return Hub(
                 settings,
                 directory,
-                lambda: secrets.token_urlsafe(16),
+                draws.call_id,
                 started,
                 store=calls,
-                lease_ids=lambda: str(uuid.uuid4()),
+                lease_ids=draws.uuid,
                 reach=fault_points(os.environ),
             )
         except StoreError as error:
