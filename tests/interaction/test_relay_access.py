@@ -375,6 +375,22 @@ async def test_a_trusted_proxys_guests_have_a_budget_each() -> None:
         assert await status("203.0.113.8") == 401
 
 
+async def test_a_proxy_that_does_not_say_for_whom_it_asks_locks_nobody_out() -> None:
+    """All its clients would be one address: a stranger among them could use up the budget of all."""
+    settings = {"failed_logins_per_minute": 1}
+    async with running_relay(settings=settings, trusted_proxies=("127.0.0.1",)) as relay:
+        bob = await Owner.enrolled("bob", relay.port)
+        ready = (await exchange(relay.port, "GET", "/readyz")).json()
+        assert ready["warnings"] == []
+        for _ in range(3):
+            bad = {"Authorization": "Bearer x"}
+            assert (await exchange(relay.port, "GET", "/v1/calls", headers=bad)).status == 401
+            assert (await upgrade(relay, bad)).status == 401
+        assert (await bob.ask("GET", "/v1/handles/bob/policy")).status == 200
+        (warning,) = (await exchange(relay.port, "GET", "/readyz")).json()["warnings"]
+        assert "without X-Forwarded-For" in warning
+
+
 # --- TLS
 
 

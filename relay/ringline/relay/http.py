@@ -106,7 +106,7 @@ class Routes:
                 per_minute=settings.log_fetches_per_minute,
             )
         self._shows_itself = shows_itself
-        self.lookout = Lookout(board, registry, stopping=lambda: self.stopping)
+        self.lookout = Lookout(board, registry, strangers, stopping=lambda: self.stopping)
         """What the operator sees, for a listener of his own."""
         self.stopping = False
         """True while the relay drains: ``readyz`` is red, and nobody waits for a call's end any more."""

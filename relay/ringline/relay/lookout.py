@@ -18,6 +18,7 @@ from ringline.relay import problem
 from ringline.relay.metrics import CONTENT_TYPE, render
 from ringline.relay.registry import Registry
 from ringline.relay.responses import refuse, reply
+from ringline.relay.strangers import Strangers
 from ringline.relay.switchboard import Switchboard
 
 __all__ = ["Lookout", "is_local"]
@@ -38,9 +39,12 @@ def is_local(request: Request) -> bool:
 class Lookout:
     """The state of one relay, as its operator sees it."""
 
-    def __init__(self, board: Switchboard, registry: Registry, *, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, board: Switchboard, registry: Registry, strangers: Strangers, *, stopping: Callable[[], bool]
+    ) -> None:
         """``stopping`` tells whether the relay drains, and is to get no new calls."""
         self._board = board
+        self._strangers = strangers
         self._registry = registry
         self._stopping = stopping
 
@@ -56,7 +60,8 @@ class Lookout:
         if reasons:
             ready["reasons"] = found
             # Nothing that stops calls, and nothing that may stay so.
-            ready["warnings"] = [] if self._board.warning is None else [self._board.warning]
+            warnings = (self._board.warning, self._strangers.warning)
+            ready["warnings"] = [warning for warning in warnings if warning is not None]
         response = reply(ready, 503 if found else 200)
         if found:
             response.headers["retry-after"] = "1"

@@ -62,15 +62,20 @@ class Strangers:
         self._failures: Window[str] = Window(failures, _MINUTE_MS)
         self._claims: Window[str] = Window(claims, _MINUTE_MS)
         self._trusted = tuple(trusted)
+        self.warning: str | None = None
+        """What the operator should know: a proxy that he named does not say for whom it asks."""
 
     def subject(self, remote: str, forwarded: Sequence[str]) -> str:
         """Return whose budget a request is charged to.
 
         ``remote`` is the other end of the socket, ``forwarded`` the values of ``X-Forwarded-For``. They
         are read from the right, past proxies that are trusted: what stands further left anybody can write.
+        The empty text is the subject of whoever comes through a trusted proxy that does not say from where.
         """
         subject = remote
         hops = [hop.strip() for value in forwarded for hop in value.split(",")]
+        if not hops and self._trusts(remote):
+            return ""
         while hops and self._trusts(subject):
             subject = hops.pop()
         return network_of(subject)
@@ -93,7 +98,16 @@ class Strangers:
             )
 
     def failed_login(self, subject: str, now: Instant) -> None:
-        """Charge a log-in that failed."""
+        """Charge a log-in that failed, to nobody when it is not known where it came from.
+
+        The budget would be that of all clients of a proxy, and one of them could lock out the others.
+        """
+        if not subject:
+            self.warning = (
+                "a trusted proxy passes requests on without X-Forwarded-For: failed log-ins through it have "
+                "no budget, and all claims through it one"
+            )
+            return
         self._failures.charge(subject, now.mono)
 
     def check_claim(self, subject: str, now: Instant) -> None:
