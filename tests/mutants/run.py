@@ -146,7 +146,8 @@ def judge(mutant: Mutant) -> Result:
         except DoesNotApply as error:
             return Result(mutant, "BROKEN", time.monotonic() - began, str(error))
         code, output = run_tests(folder, mutant.tests)
-    verdict: Verdict = {_PASSED: "SURVIVED", _FAILED: "killed"}.get(code, "BROKEN")  # type: ignore[assignment]
+    verdicts: dict[int, Verdict] = {_PASSED: "SURVIVED", _FAILED: "killed"}
+    verdict = verdicts.get(code, "BROKEN")
     note = "" if verdict == "killed" else output[-1_500:]
     return Result(mutant, verdict, time.monotonic() - began, note)
 

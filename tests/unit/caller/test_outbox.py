@@ -5,6 +5,7 @@ import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ def box(tmp_path: Path) -> Outbox:
     return Outbox(Home(tmp_path / "home"), tmp_path / "home" / "outbox.db")
 
 
-def stored(message_id: str = "1" * 32, **members: object) -> Stored:
-    values: dict[str, object] = {
+def stored(message_id: str = "1" * 32, **members: Any) -> Stored:
+    values: dict[str, Any] = {
         "callee": "bob",
         "message_id": message_id,
         "correlation_id": "c" * 32,
@@ -38,7 +39,7 @@ def stored(message_id: str = "1" * 32, **members: object) -> Stored:
         "iat": NOW_MS,
         "exp": NOW_MS + 600_000,
     }
-    return Stored(**(values | members))  # type: ignore[arg-type]
+    return Stored(**(values | members))
 
 
 def receipt(call_id: str = "call") -> Receipt:

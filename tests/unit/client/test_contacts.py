@@ -5,6 +5,7 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,8 +24,8 @@ def contacts(tmp_path: Path) -> Contacts:
     return Contacts(home, home.root / REALM / "contacts.toml")
 
 
-def pin(handle: str = "bob", **members: object) -> Pin:
-    values: dict[str, object] = {
+def pin(handle: str = "bob", **members: Any) -> Pin:
+    values: dict[str, Any] = {
         "realm": REALM,
         "handle": handle,
         "ipk": agent(handle).identity.public,
@@ -33,7 +34,7 @@ def pin(handle: str = "bob", **members: object) -> Pin:
         "card": agent(handle).card,
         "prekey_epoch": 20_717,
     }
-    return Pin(**(values | members))  # type: ignore[arg-type]
+    return Pin(**(values | members))
 
 
 def put(book: Contacts, value: Pin) -> None:

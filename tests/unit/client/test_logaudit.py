@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,8 @@ REALM = "relay.example"
 HEIR = SigningKey(seed("heir"))
 
 
-def owner(handle: str = "bob", **members: object) -> Owner:
-    return Owner(handle=handle, port=0, realm=REALM, **members)  # type: ignore[arg-type]
+def owner(handle: str = "bob", **members: Any) -> Owner:
+    return Owner(handle=handle, port=0, realm=REALM, **members)
 
 
 def revocation(of: Owner, signer: SigningKey | None = None) -> SignedRevocation:

@@ -551,8 +551,14 @@ async def test_who_succeeds_rightly_may_what_he_might_and_is_to_be_compared_anew
     bob = owner(next=next_commitment(new.public))
     desk.show(bob)
     pin = (await desk.peers().resolve("bob")).pin
-    grants = {"state": "allowed", "tasks": ("review",), "calls_per_hour": 3, "label": "bob", "verified_at": 7}
-    desk.contacts.update(pin.realm, "bob", lambda known: replace(known or pin, **grants))  # type: ignore[arg-type]
+    grants: dict[str, Any] = {
+        "state": "allowed",
+        "tasks": ("review",),
+        "calls_per_hour": 3,
+        "label": "bob",
+        "verified_at": 7,
+    }
+    desk.contacts.update(pin.realm, "bob", lambda known: replace(known or pin, **grants))
     desk.show(succeeded(bob, new))
     after = (await desk.peers().resolve("bob")).pin
     assert (after.ipk, after.source, after.verified_at) == (new.public, "succession", None)

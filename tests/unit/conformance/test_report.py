@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from ringline.conformance.verdict import Result, Verdict
 async def nothing(stage: object) -> None: ...
 
 
-def result(verdict: Verdict, *, name: str = "a_rule", level: Level = Level.MUST, **members: str) -> Result:
+def result(verdict: Verdict, *, name: str = "a_rule", level: Level = Level.MUST, **members: Any) -> Result:
     case = Case(
         role="relay",
         chapter="sync",
@@ -29,7 +30,7 @@ def result(verdict: Verdict, *, name: str = "a_rule", level: Level = Level.MUST,
     timeline = Timeline()
     timeline.sent("alice", shorten('{"type":"x","text":"<script>\\ud800\\u0000"}'))
     timeline.diverges("bob", "a member & nothing else")
-    return Result(case=case, verdict=verdict, events=tuple(timeline.events), **members)  # type: ignore[arg-type]
+    return Result(case=case, verdict=verdict, events=tuple(timeline.events), **members)
 
 
 def run(*results: Result, subject: str = "http://127.0.0.1:1 <relay>") -> Run:
