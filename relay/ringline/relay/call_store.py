@@ -9,7 +9,7 @@ anybody told (write before word); `CallStore.rollback` takes all of the turn bac
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Final, Literal, Protocol, TypeAlias, final
 
 from msgspec import Struct
 
@@ -102,7 +102,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
         return self.state in FINAL
 
 
-class Held(NamedTuple):
+class Held(Struct, frozen=True, gc=False):
     """What calls take of the quotas: how many are outstanding, and the bytes stored for them."""
 
     calls: int = 0
@@ -130,8 +130,8 @@ def held(row: CallRow) -> Held:
     Every store adds the difference of two rows to its counters in the transaction that writes the second,
     so that a quota is released exactly once.
     """
-    open_ = keeps_request(row)
-    return Held(int(open_), row.request_bytes if open_ else 0, row.outcome_bytes if keeps_outcome(row) else 0)
+    kept = row.outcome_bytes if keeps_outcome(row) else 0
+    return Held(1, row.request_bytes, kept) if keeps_request(row) else Held(0, 0, kept)
 
 
 def asks_cancel(before: CallRow, after: CallRow) -> bool:

@@ -96,10 +96,11 @@ class CallTurn:
 
     def count(self, row: CallRow, before: Held, after: Held) -> None:
         """Add what the call of ``row`` takes now, ``after``, instead of ``before``."""
-        if before == after:
+        calls = after.calls - before.calls
+        requests = after.request_bytes - before.request_bytes
+        outcomes = after.outcome_bytes - before.outcome_bytes
+        if not (calls or requests or outcomes):
             return
-        calls, requests, outcomes = after
-        calls, requests, outcomes = calls - before[0], requests - before[1], outcomes - before[2]
         mailbox, pair = (row.callee, row.listed), (row.caller, row.callee)
         found = self.mailboxes.get(mailbox)
         if found is None:

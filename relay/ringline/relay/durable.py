@@ -86,7 +86,7 @@ class DurableCalls:
         self._attached: dict[int, list[str]] = {}
         parts = Parts(settings, authority, store, sessions, presence, timers, counters, ids, lease_ids, reach)
         self._store: Final = store
-        self._ledger: Final = parts.ledger
+        self.ledger: Final = parts.ledger
         self._errands: Final = parts.errands
         self._askers: Final = parts.askers
         self._endings: Final = parts.endings
@@ -101,17 +101,17 @@ class DurableCalls:
     @property
     def unsaved(self) -> bool:
         """True if something waits for `commit`."""
-        return self._ledger.unsaved
+        return self.ledger.unsaved
 
     def commit(self, now: Instant) -> None:
         """Make the turn durable and say what waited for that; or say that it was not stored."""
-        if self._ledger.unsaved:
+        if self.ledger.unsaved:
             # All of the turn at once: many calls, one look at who is there.
             self.serve(now)
         self.hands.fresh.clear()
-        if self._ledger.unsaved:
+        if self.ledger.unsaved:
             try:
-                self._ledger.commit()
+                self.ledger.commit()
             except StoreError as error:
                 self.fail(error, now)
             else:
@@ -127,7 +127,7 @@ class DurableCalls:
         due = self._store.next_due()
         if due is not None:
             self._endings.watch(due, now)
-        self._ledger.commit()
+        self.ledger.commit()
 
     # --- a store that fails
 
@@ -137,7 +137,7 @@ class DurableCalls:
         Who has durable calls in hand is closed, so that what it has to say is offered again to a relay
         that can store it (protocol §6).
         """
-        undone = self._ledger.rollback()
+        undone = self.ledger.rollback()
         self.fault = str(error)
         self._counters["store_failures"] += 1
         closed = dict.fromkeys(undone.connections)
@@ -271,10 +271,10 @@ class DurableCalls:
     @_guarded
     def hear(self, session: Session, frame: ListenerToRelay, now: Instant) -> None:
         """Act on a frame of a listener that has a lease."""
-        self._ledger.undone.connections.append(session.connection)
+        self.ledger.undone.connections.append(session.connection)
         self._reports.hear(session, frame, now)
-        if not self._ledger.unsaved:
-            self._ledger.undone.connections.pop()
+        if not self.ledger.unsaved:
+            self.ledger.undone.connections.pop()
 
     def cancel(self, session: Session, frame: CancelCall, now: Instant) -> None:
         """A caller sent ``cancel_call`` for what is no sync call."""
@@ -286,10 +286,10 @@ class DurableCalls:
 
     @_guarded
     def _cancel(self, session: Session, frame: CancelCall, now: Instant) -> None:
-        self._ledger.undone.connections.append(session.connection)
+        self.ledger.undone.connections.append(session.connection)
         self.mailbox.cancel(session.handle, frame.call_id, session.connection, now)
-        if not self._ledger.unsaved:
-            self._ledger.undone.connections.pop()
+        if not self.ledger.unsaved:
+            self.ledger.undone.connections.pop()
 
     def cancel_by_http(self, caller: str, call_id: str, request: int, now: Instant) -> None:
         """A caller sent ``POST /v1/calls/{id}/cancel`` for what is no sync call."""
@@ -300,7 +300,7 @@ class DurableCalls:
 
     @_guarded
     def _cancel_by_http(self, caller: str, call_id: str, request: int, now: Instant) -> None:
-        self._ledger.undone.requests.append(request)
+        self.ledger.undone.requests.append(request)
         self.mailbox.cancel_by_http(caller, call_id, request, now)
 
     def waited(self, request: int) -> bool:

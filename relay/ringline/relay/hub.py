@@ -144,7 +144,7 @@ class Hub:
     @property
     def unsaved(self) -> bool:
         """True if effects wait for `commit`."""
-        return self.durable is not None and self.durable.unsaved
+        return self.durable is not None and self.durable.ledger.unsaved
 
     def commit(self, now: Instant) -> list[Effect]:
         """Make durable what was written since the last time: the edge does so once per turn of its loop.
@@ -259,7 +259,9 @@ class Hub:
                 self.durable.hear(session, frame, now)
         durable = self.durable
         # What is to be handed out waits for the end of the turn, as its words would.
-        if durable is not None and (durable.to_close or (self._presence.stirred and not durable.unsaved)):
+        if durable is not None and (
+            durable.to_close or (self._presence.stirred and not durable.ledger.unsaved)
+        ):
             return self._effects(now)
         return self._sessions.take()
 

@@ -77,27 +77,27 @@ class Ledger:
 
     def insert(self, row: CallRow, request: bytes) -> CallRow:
         """See `CallStore.insert`."""
-        self._begin("admission")
+        self.unsaved = True
+        self._steps["admission"] = None
         return self.store.insert(row, request)
 
     def swap(self, step: Step, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
         """See `CallStore.swap`."""
-        self._begin(step)
+        self.unsaved = True
+        self._steps[step] = None
         return self.store.swap(before, after, outcome)
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
-        self._begin("start")
+        self.unsaved = True
+        self._steps["start"] = None
         self.store.note_start(caller, callee, at)
 
     def forget(self, row: CallRow) -> None:
         """See `CallStore.forget`."""
-        self._begin("purge")
-        self.store.forget(row)
-
-    def _begin(self, step: Step) -> None:
         self.unsaved = True
-        self._steps[step] = None
+        self._steps["purge"] = None
+        self.store.forget(row)
 
     def refuse_if_undone(self, session: Session, request: CallRequest) -> None:
         """The answer to ``request`` waits for the commit; should that fail, it is refused."""

@@ -62,7 +62,8 @@ class Queue:
     def add(self, errand: Errand) -> None:
         """Let a call wait, in its place: one that was handed out before goes to the front again."""
         lane = self._lane(errand)
-        lane.back(errand.id)
+        if lane.out:
+            lane.back(errand.id)
         if not errand.queued:
             errand.queued = True
             self.count += 1
@@ -86,7 +87,10 @@ class Queue:
         asleep = lane.asleep
         lane.asleep = False
         lane.back(errand.id)
-        self._list(lane)
+        if lane.waiting or lane.out:
+            self._list(lane)
+        else:
+            del self._lanes[lane.caller, lane.correlation_id]
         return asleep
 
     def sleep(self, errand: Errand) -> None:

@@ -141,7 +141,7 @@ class SqliteCalls:
         if self._file.write(*call_records.swap_of(before, after)) != 1:
             raise StaleCall
         if (
-            before.ended is not after.ended
+            before.state is not after.state
             or before.terminal is not after.terminal
             or before.acknowledged is not after.acknowledged
             or before.outcome_bytes != after.outcome_bytes
@@ -156,11 +156,14 @@ class SqliteCalls:
 
     def _change_kept(self, before: CallRow, after: CallRow) -> None:
         """Delete what is not kept any more, and count what is held now."""
+        held_before, held_after = held(before), held(after)
+        if held_before == held_after and before.terminal is None:
+            return
         if keeps_request(before) and not keeps_request(after):
             self._turn.requests.delete(after)
         if keeps_outcome(before) and not keeps_outcome(after):
             self._turn.outcomes.delete(after)
-        self._turn.count(after, held(before), held(after))
+        self._turn.count(after, held_before, held_after)
 
     def forget(self, row: CallRow) -> None:
         """See `CallStore.forget`."""
