@@ -18,6 +18,7 @@ from ringline.conformance.websocket import BINARY, TEXT, Ended, Message, WebSock
 from ringline.protocol import codec
 from ringline.protocol.errors import FrameError
 from ringline.protocol.frames import Direction
+from ringline.protocol.limits import CALLER_FRAME_BYTES, LISTENER_FRAME_BYTES
 
 __all__ = ["Frame", "Line", "Side"]
 
@@ -31,6 +32,9 @@ _READS: Final[dict[Side, Direction]] = {
     "to caller": "caller_to_relay",
     "to listener": "listener_to_relay",
 }
+_MOST_BYTES: Final[dict[Side, int]] = {"to caller": CALLER_FRAME_BYTES, "to listener": LISTENER_FRAME_BYTES}
+"""What a subject may send at most (RL-TRANSPORT-029, RL-TRANSPORT-030)."""
+
 _UNKNOWN_CALL: Final = "no-such-call-of-the-suite"
 
 
@@ -88,6 +92,10 @@ class Line:
         leak = self._inspect(self.name, message.payload)
         if leak is not None:
             self._timeline.diverges(self.name, leak)
+        most = _MOST_BYTES.get(self.side)
+        if most is not None and len(message.payload) > most:
+            told = f"a message of {len(message.payload):,} bytes; {most:,} are the most"
+            self._timeline.diverges(self.name, told)
         if message.opcode != TEXT:
             self._timeline.diverges(self.name, "a binary message")
             return {}

@@ -6,7 +6,6 @@ from ringline.conformance.registry import load
 from ringline_testing.impostors import masquerade, table
 from ringline_testing.impostors.table import Impostor
 
-JUDGING = {case.id: case.requirements for case in load("relay") if case.is_must}
 CASE = "relay.sync.answered_after_accepted"
 
 
@@ -27,8 +26,16 @@ def faults(*found: Impostor) -> list[str]:
     return table.faults(found, {}, {CASE: ("RL-SYNC-002", "RL-SYNC-004")})
 
 
-def test_every_requirement_that_a_case_judges_has_an_impostor_or_a_reason() -> None:
-    assert table.faults(table.impostors(), table.unproved(), JUDGING) == []
+@pytest.mark.parametrize("role", table.ROLES)
+def test_every_case_and_every_requirement_that_it_judges_has_an_impostor_or_a_reason(role: str) -> None:
+    judging = {case.id: case.requirements for case in load(role) if case.is_must}
+    assert table.faults(table.impostors(role), table.unproved(role), judging) == []
+
+
+def test_a_case_that_no_impostor_fails_is_told() -> None:
+    judging = {CASE: ("RL-SYNC-002",), "relay.sync.other": ("RL-SYNC-002",)}
+    told = table.faults([an_impostor()], {}, judging)
+    assert told == ["relay.sync.other is failed by no impostor, and not all that it judges has a reason"]
 
 
 def test_a_requirement_with_neither_is_told() -> None:

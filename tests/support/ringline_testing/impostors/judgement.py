@@ -2,31 +2,27 @@
 
 import argparse
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import random
-import re
 import sys
-import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Final
 
-from ringline.conformance.registry import Case, load, short_bounds
-from ringline.conformance.relay_subject import RelaySubject
+from ringline.conformance.registry import Case, load
 from ringline.conformance.runner import Plan, run
 from ringline.conformance.subject import Patience
-from ringline_testing.impostors.masquerade import PRELOADED, masquerade
-from ringline_testing.impostors.table import Impostor, impostors
+from ringline_testing.impostors.masquerade import PRELOADED
+from ringline_testing.impostors.staging import subject_of
+from ringline_testing.impostors.table import ROLES, Impostor, impostors
 
 __all__ = ["Finding", "cases_for", "judge", "main"]
 
 _NEIGHBOURS: Final = 5
-_START_S: Final = 60.0
+_AT_ONCE: Final = {"relay": 8, "listener": 2, "caller": 2}
+"""Cases. A listener or caller has one at a time, and each further one is a process of its own."""
 _JUDGE_S: Final = 240.0
 _SAMPLE: Final = 4
 _FIXED: Final = (
@@ -76,44 +72,17 @@ def cases_for(impostor: Impostor, every: Sequence[Case], *, wide: bool = False) 
     return [case for case in every if case.id in chosen]
 
 
-@contextlib.asynccontextmanager
-async def _relay(impostor: Impostor, cases: Sequence[Case]) -> AsyncGenerator[str]:
-    """Run the impostor with the bounds that the cases need; yield its base URL."""
-    context = multiprocessing.get_context("forkserver")
-    with tempfile.TemporaryDirectory(prefix="ringline-impostor-") as folder:
-        log = Path(folder) / "log"
-        words = ["relay", "dev", "--port", "0", "--db", str(Path(folder) / "relay.db")]
-        for name, value in short_bounds(cases).items():
-            words += ["--set", f"{name.upper()}={value}"]
-        process = context.Process(target=masquerade, args=(impostor.changes, words, str(log)), daemon=True)
-        process.start()
-        try:
-            yield await _address(process, log)
-        finally:
-            process.kill()
-            process.join()
-
-
-async def _address(process: BaseProcess, log: Path) -> str:
-    async with asyncio.timeout(_START_S):
-        while True:
-            said = log.read_text(encoding="utf-8") if log.exists() else ""
-            found = re.search(r"http://[0-9.]+:[0-9]+", said)
-            if found is not None and "Next:" in said:
-                return found[0]
-            if not process.is_alive():
-                raise OSError(f"it ended before it served anybody: {said[-_PRINTED_WHY:]}")
-            await asyncio.sleep(0.05)
-
-
 async def judge(impostor: Impostor, cases: Sequence[Case], patience: Patience) -> Finding:
     """Run ``cases`` on an impostor and compare what fails with what the table says."""
     began = time.monotonic()
+    at_once = _AT_ONCE[impostor.role]
+    plan = Plan(cases=cases, patience=patience, jobs=at_once, seconds=_JUDGE_S)
     try:
-        async with asyncio.timeout(_JUDGE_S * patience.scale), _relay(impostor, cases) as url:
-            done = await run(
-                RelaySubject(url, patience), Plan(cases=cases, patience=patience, jobs=8, seconds=_JUDGE_S)
-            )
+        async with (
+            asyncio.timeout(_JUDGE_S * patience.scale),
+            subject_of(impostor, cases, patience) as subject,
+        ):
+            done = await run(subject, plan)
     except (OSError, TimeoutError) as error:
         return Finding(impostor=impostor, broken=f"{type(error).__name__}: {error}")
     against = [result for result in done.results if result.counts_against(strict=False)]
@@ -139,14 +108,16 @@ def _say(line: str) -> None:
 
 
 async def _judge_all(chosen: Sequence[Impostor], *, jobs: int, scale: float, wide: bool) -> int:
-    every = load("relay")
+    every = {role: load(role) for role in ROLES}
     places = asyncio.Semaphore(jobs)
     caught = 0
 
     async def one(impostor: Impostor) -> None:
         nonlocal caught
         async with places:
-            finding = await judge(impostor, cases_for(impostor, every, wide=wide), Patience(scale))
+            finding = await judge(
+                impostor, cases_for(impostor, every[impostor.role], wide=wide), Patience(scale)
+            )
         caught += finding.caught
         _say(f"{'caught' if finding.caught else 'NOT CAUGHT':<10} {impostor.name} ({finding.seconds:.1f} s)")
         for name in finding.unnoticed:
@@ -164,7 +135,8 @@ async def _judge_all(chosen: Sequence[Impostor], *, jobs: int, scale: float, wid
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the check; see ``tests/impostors/run.py``."""
-    parser = argparse.ArgumentParser(description="Impostors of the relay, and the cases that notice them.")
+    parser = argparse.ArgumentParser(description="Impostors, and the cases that notice them.")
+    parser.add_argument("--role", choices=ROLES, action="append", help="of this role only; may be repeated")
     parser.add_argument("--short", action="store_true", help="a few that are always the same, and a few more")
     parser.add_argument("--seed", type=int, help="which the few more are; the number of the day by default")
     parser.add_argument("--only", default="", metavar="TEXT", help="those with this text in what they are")
@@ -175,7 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     chosen = [
         each
-        for each in impostors()
+        for role in given.role or ROLES
+        for each in impostors(role)
         if given.only in " ".join((each.name, *each.requirements, *each.cases, each.module))
     ]
     if given.short:

@@ -1,4 +1,4 @@
-"""The process of an impostor: the reference relay with a piece of one module replaced as it is loaded.
+"""The process of an impostor: the reference with a piece of one module replaced as it is loaded.
 
 Nothing of the product may be loaded here before the piece is in place, so this file knows the standard
 library alone. What the product needs of others can be loaded beforehand, once for all (`PRELOADED`).
@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Final, final
 
-__all__ = ["PRELOADED", "Change", "NotThere", "changed", "masquerade"]
+__all__ = ["PRELOADED", "Change", "NotThere", "changed", "disguise", "masquerade"]
 
 PRELOADED: Final = (
     "asyncio", "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "logging.config", "msgspec",
@@ -73,14 +73,19 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+def disguise(changes: Sequence[Change]) -> None:
+    """Have the product loaded with these changes from now on. Nothing of it may be loaded yet."""
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "ringline"]
+    assert not loaded, f"already loaded, without the change: {loaded}"
+    sys.meta_path.insert(0, _Finder(changes))
+
+
 def masquerade(changes: Sequence[Change], words: Sequence[str], log: str) -> None:
     """Become ``ringline`` with these words and changes; what it says goes to the file ``log``."""
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.close(said)
-    loaded = [name for name in sys.modules if name.partition(".")[0] == "ringline"]
-    assert not loaded, f"already loaded, without the change: {loaded}"
-    sys.meta_path.insert(0, _Finder(changes))
+    disguise(changes)
     sys.argv = ["ringline", *words]
     sys.exit(importlib.import_module("ringline.cli").main())

@@ -10,9 +10,12 @@ import msgspec
 
 from ringline_testing.impostors.masquerade import Change, NotThere, changed
 
-__all__ = ["FOLDER", "Impostor", "faults", "impostors", "unproved"]
+__all__ = ["FOLDER", "ROLES", "Impostor", "faults", "impostors", "unproved"]
 
 FOLDER: Final = Path(__file__).resolve().parents[3] / "impostors"
+
+ROLES: Final = ("relay", "listener", "caller")
+"""Of which there are impostors; a negative vector is by itself what a faulty program would take."""
 
 
 class Impostor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -27,6 +30,11 @@ class Impostor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     new: str
     also: tuple[Change, ...] = ()
     """Further changes, of a rule that is kept at two places: module, old and new."""
+
+    @property
+    def role(self) -> str:
+        """Which role of the suite judges it."""
+        return self.cases[0].partition(".")[0]
 
     @property
     def changes(self) -> list[Change]:
@@ -48,7 +56,7 @@ class _Unproved(msgspec.Struct, forbid_unknown_fields=True):
     unproved: tuple[_Reason, ...]
 
 
-def impostors(role: str = "relay") -> list[Impostor]:
+def impostors(role: str) -> list[Impostor]:
     """Return the impostors of a role, chapter by chapter."""
     return [
         found
@@ -57,7 +65,7 @@ def impostors(role: str = "relay") -> list[Impostor]:
     ]
 
 
-def unproved(role: str = "relay") -> dict[str, str]:
+def unproved(role: str) -> dict[str, str]:
     """Return the requirements that have cases and no impostor, with the reason why."""
     read = tomllib.loads((FOLDER / f"{role}-unproved.toml").read_text(encoding="utf-8"))
     return {name: each.reason for each in msgspec.convert(read, _Unproved).unproved for name in each.ids}
@@ -93,6 +101,12 @@ def faults(
     required = {name for names in judging.values() for name in names}
     wrong += [
         f"{name} has neither an impostor nor a reason" for name in sorted(required - proved - {*reasons})
+    ]
+    failed = {case for impostor in found for case in impostor.cases}
+    wrong += [
+        f"{case} is failed by no impostor, and not all that it judges has a reason"
+        for case, names in judging.items()
+        if case not in failed and not {*names} <= {*reasons}
     ]
     wrong += [f"{name} has an impostor: remove its reason" for name in sorted(proved & {*reasons})]
     wrong += [f"{name} is judged by no case: remove its reason" for name in sorted({*reasons} - required)]

@@ -11,7 +11,7 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 
 
-@case(requirements=("RL-ENVELOPE-003", "RL-ENVELOPE-010", "RL-ENVELOPE-011", "RL-ENVELOPE-012"))
+@case(requirements=("RL-ENVELOPE-003", "RL-ENVELOPE-010", "RL-ENVELOPE-011"))
 async def a_request_opens_for_its_callee(stage: CallerStage) -> None:
     """A request is sealed, padded and signed so that its callee can open it, and its outcome is the reply."""
     scene = await Scene.set(stage)

@@ -1,8 +1,10 @@
 """ENVELOPE: which outcomes a caller believes. Behind each false one comes the true one."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ringline.conformance.caller_scene import Scene, Taken, failure, reply
 from ringline.conformance.caller_subject import CallerStage
@@ -10,7 +12,7 @@ from ringline.conformance.identity import Identity
 from ringline.conformance.line import Frame
 from ringline.conformance.registry import case
 from ringline.conformance.seals import Damage
-from ringline.conformance.verdict import check
+from ringline.conformance.verdict import Failed, check
 from ringline.protocol.context import OutcomeContext
 from ringline.protocol.frames import Terminal
 from ringline.protocol.signing import SigningKey
@@ -57,19 +59,32 @@ def around(taken: Taken, terminal: Terminal = "completed") -> OutcomeContext:
     )
 
 
-def bound_otherwise(taken: Taken, **members: object) -> Frame:
+def bound_otherwise(taken: Taken, **members: Any) -> Frame:
     """Return an outcome that looks right, and was sealed and signed for other surroundings."""
     context = around(taken)
-    wrong = replace(context, **members).encode()  # type: ignore[arg-type]
+    wrong = replace(context, **members).encode()
     damage = Damage(sealed_for=wrong, signed_for=wrong)
     return taken.outcome(FORGED, damage=damage, iat=context.iat)
 
 
-def signed_otherwise(taken: Taken, **members: object) -> Frame:
+def signed_otherwise(taken: Taken, **members: Any) -> Frame:
     """Return an outcome whose seal is right, and whose signature is of other surroundings."""
     context = around(taken)
-    wrong = replace(context, **members).encode()  # type: ignore[arg-type]
+    wrong = replace(context, **members).encode()
     return taken.outcome(FORGED, damage=Damage(signed_for=wrong), iat=context.iat)
+
+
+async def judged(scene: Scene, taken: Taken, forged: Frame) -> None:
+    """Send an outcome under a card for which the caller must ask the relay, and let him judge it.
+
+    The true outcome behind it is of a card that he knows, and would else be opened first.
+    """
+    relay, path = scene.house.relay, f"/v1/handles/{taken.peer.handle}"
+    known = sum(asked.path == path for asked in relay.asked)
+    await taken.send(forged)
+    with contextlib.suppress(Failed):
+        await relay.until_asked(path, known + 1, scene.stage.patience.answer / 10)
+    await asyncio.sleep(3 * scene.stage.patience.quiet)
 
 
 @case(requirements=("RL-ENVELOPE-031", "RL-ENVELOPE-039", "RL-ENVELOPE-040"))
@@ -140,7 +155,7 @@ async def an_outcome_of_a_stranger_is_no_answer(stage: CallerStage) -> None:
         name: other.publication()[name] for name in ("card", "card_sig")
     }
     order, taken = await scene.ring(bob)
-    await taken.send(taken.outcome(FORGED, by=other))
+    await judged(scene, taken, taken.outcome(FORGED, by=other))
     await taken.answer("true")
     await scene.replied(order, "true")
 
@@ -167,7 +182,7 @@ async def a_revoked_card_does_not_speak(stage: CallerStage) -> None:
         name: revoked.publication()[name] for name in ("card", "card_sig")
     }
     scene.house.relay.revoked[bob.handle] = [revoked.card_id]
-    await taken.send(taken.outcome(FORGED, by=revoked))
+    await judged(scene, taken, taken.outcome(FORGED, by=revoked))
     await taken.send(taken.outcome(reply("true"), by=present))
     await scene.replied(order, "true")
 

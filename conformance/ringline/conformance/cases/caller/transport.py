@@ -12,7 +12,7 @@ from ringline.conformance.websocket import PING
 __all__: list[str] = []
 
 
-@case(requirements=("RL-TRANSPORT-002", "RL-AUTH-005"))
+@case(requirements=("RL-TRANSPORT-002",))
 async def the_subprotocol_is_offered(stage: CallerStage) -> None:
     """A caller asks for `/v1/call/{callee}` with the subprotocol `ringline.v1`, and with no query."""
     scene = await Scene.set(stage)

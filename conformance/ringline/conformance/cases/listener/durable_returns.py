@@ -44,11 +44,11 @@ async def tells_that_work_still_runs(stage: ListenerStage) -> None:
 async def goes_on_with_work_in_silence(stage: ListenerStage) -> None:
     """Begun work outlives its connection; nothing is said of it before it is offered, then its outcome is."""
     scene = await Scene.set(stage, own=True)
-    sent = await scene.call(scene.message("slow 400"), durable=True)
+    sent = await scene.call(scene.message("slow 900"), durable=True)
     await scene.grant(sent)
     await scene.begun(sent)
     await scene.lose()
-    other = await scene.call(scene.message("slow 500"))
+    other = await scene.call(scene.message("slow 1100"))
     await scene.reply(other)
     await scene.line.quiet("the call was not offered again")
     again = _again(sent)

@@ -224,9 +224,14 @@ async def refuses_a_ciphertext_that_was_damaged(stage: ListenerStage) -> None:
 async def refuses_a_ciphertext_with_spare_bits(stage: ListenerStage) -> None:
     """A ciphertext whose text sets a bit that is no part of it is refused."""
     scene = await Scene.set(stage)
-    text: str = scene.seal().frame["envelope"]["ct"]
-    for spelling in (text[:-1] + _ALPHABET[_ALPHABET.index(text[-1]) | 1], text + "=", f" {text}", "a b"):
+    for respelt in (
+        lambda text: text[:-1] + _ALPHABET[_ALPHABET.index(text[-1]) | 1],
+        lambda text: f"{text}=",
+        lambda text: f" {text}",
+        lambda text: f"{text[:40]} {text[40:]}",
+        lambda text: f"{text}\n",
+    ):
         sent = scene.seal()
-        sent.frame["envelope"]["ct"] = spelling
+        sent.frame["envelope"]["ct"] = respelt(sent.frame["envelope"]["ct"])
         await scene.refused(sent, "its ciphertext is spelt in another way")
     await scene.works()
