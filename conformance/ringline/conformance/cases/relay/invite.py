@@ -157,6 +157,28 @@ async def removal_of_the_callee_ends_its_durable_calls(stage: RelayStage) -> Non
     await scene.has_ended(receipt["call_id"], "queued")
 
 
+@case(requirements=("RL-HTTP-057",))
+async def removal_of_the_callee_ends_its_sync_calls(stage: RelayStage) -> None:
+    """Whoever waits for an identity that is removed hears at once that nobody will answer."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    await scene.work(call_id)
+    answer = await stage.ask(scene.bob, "DELETE", f"/v1/handles/{scene.bob.handle}")
+    check(answer.status == 200, "200", str(answer))
+    await scene.caller.expect("call_error", code="timeout", call_id=call_id)
+
+
+@case(requirements=("RL-HTTP-057",))
+async def removal_of_the_caller_stops_his_sync_calls(stage: RelayStage) -> None:
+    """Whoever works for an identity that is removed is told at once to stop: nobody comes back for it."""
+    scene = await Scene.set(stage)
+    call_id = await scene.ring()
+    await scene.work(call_id)
+    answer = await stage.ask(scene.alice, "DELETE", f"/v1/handles/{scene.alice.handle}")
+    check(answer.status == 200, "200", str(answer))
+    await scene.listener.expect("cancel_call", call_id=call_id)
+
+
 @case(requirements=("RL-HTTP-047",))
 async def open_relay_enrols_without_an_invite(stage: RelayStage) -> None:
     """A publication without an invite takes a free handle."""
