@@ -34,13 +34,15 @@ _H, _L = Family.HTTP, Family.LOCAL
     "accept",
     examples=[
         ("it asks for the line that you were given", "ringline accept"),
-        ("under a name of your choice, from a file", "ringline accept --as alice --code-file invite.txt"),
-        ("in a pipe", "ssh host-a ringline invite alice | ringline accept -"),
         (
-            "with a code that was told to you by voice",
-            "ringline accept --code --relay https://relay.example",
+            "in a pipe, under a name of your choice",
+            "ssh host-a ringline invite alice | ringline accept - --as alice",
         ),
-        ("and let him who invited you call you too", "ringline accept --allow --task review"),
+        (
+            "from a file; let him who invited you call you too",
+            "ringline accept --allow --code-file invite.txt",
+        ),
+        ("a code that was told to you by voice", "ringline accept --code --relay https://relay.example"),
     ],
     exits=[
         (0, "taken up: you are enrolled, and know who has invited you"),

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ringline.cli.desk import Desk, Where, desk_options
+from ringline.cli.options import Span
 from ringline.cli.output import write_document, write_text
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.cli.terminal import shown_line
 from ringline.protocol.codes import Family, lookup
+from ringline.protocol.dates import spelled
 from ringline.protocol.errors import RinglineError
 
 if TYPE_CHECKING:
@@ -102,11 +104,10 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
         ("one line to hand over, good for a day and one person", "ringline invite alice"),
         (
             "he may call one task, five times an hour",
-            "ringline invite alice --task review --calls-per-hour 5",
+            "ringline invite new alice --task review --calls-per-hour 5",
         ),
         ("for a team; into a file, since the line is a secret", "ringline invite team --uses 8 > invite.txt"),
         ("a code to be said on the telephone, while you wait", "ringline invite alice --code"),
-        ("and wait until it was taken up", "ringline invite new alice --wait 600"),
     ],
     exits=[
         (0, "the invite is printed; with --wait, it was taken up"),
@@ -136,7 +137,7 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
 @click.option("--uses", type=click.IntRange(1, 8), default=1, show_default=True, help="For how many people.")
 @click.option(
     "--ttl",
-    type=click.FloatRange(0.02, 14 * 24),
+    type=Span(0.02, 14 * 24),
     default=24.0,
     show_default=True,
     metavar="HOURS",
@@ -145,7 +146,7 @@ def read_given(tasks: tuple[str, ...], calls_per_hour: int, label: str | None = 
 @given_options
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Span(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Wait so long for it to be taken up. [default: not at all; ringline listen and invite ls tell too; "
@@ -174,8 +175,11 @@ def new(
     """
     import asyncio
 
+    context = click.get_current_context()
     if spoken:
-        _refuse_others(click.get_current_context())
+        _refuse_others(context)
+    elif context.get_parameter_source("words") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--words goes with --code")
     elif wait and where.machine:
         # The one document comes at the end, and nobody could hand over what is in it.
         raise click.UsageError("--wait and --json exclude each other: look with ringline invite ls --json")
@@ -411,9 +415,7 @@ def revoke(invite_id: str, where: Where) -> None:
 
 
 def _time(time_ms: int) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(time_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
+    return spelled(time_ms, "%Y-%m-%d %H:%M", None)
 
 
 command.add_command(new)

@@ -142,15 +142,7 @@ async def second_answer_and_second_reply_are_refused(stage: RelayStage) -> None:
 async def both_sides_wait_for_each_other(stage: RelayStage) -> None:
     """A request that waits is answered when the other side has gone on."""
     alice = await stage.identity("alice")
-    place, claim = await _open(stage, alice), _secret()
-    opened = asyncio.ensure_future(
-        stage.ask(alice, "GET", f"{place}?wait={_WAIT_S}", within=stage.patience.answer + _WAIT_S)
-    )
-    try:
-        check((await _claim(stage, place, claim)).status == 200, "200 for the first claim", "another")
-        _is(await opened, "claimed", None)
-    finally:
-        opened.cancel()
+    place, claim = await _claimed(stage, alice)
     inviter = asyncio.ensure_future(
         stage.ask(alice, "GET", f"{place}?wait={_WAIT_S}", within=stage.patience.answer + _WAIT_S)
     )
