@@ -28,8 +28,8 @@ from ringline.protocol.signing import SigningKey
 from ringline_testing.canned import canned_server
 from ringline_testing.middleman import Frames, Middleman, answer_json, middleman
 from ringline_testing.relay import running_relay
-from ringline_testing.scripted import ScriptedCall, ScriptedListener, SuiteOwner, scripted_listener
-from ringline_testing.signed import Answer
+from ringline_testing.scripted import ScriptedCall, ScriptedListener, scripted_listener
+from ringline_testing.signed import Answer, Owner
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def caller(middle: Middleman, home: Path, **options: Any) -> AsyncCaller:
     return AsyncCaller("alice", relay=middle.url, home=home, note=lambda text: None, **options)
 
 
-def show_keys(middle: Middleman, owner: SuiteOwner, **changes: Any) -> None:
+def show_keys(middle: Middleman, owner: Owner, **changes: Any) -> None:
     """Let the relay answer with these keys when it is asked for bob's."""
 
     def change(method: str, target: str, answer: Answer) -> Answer:
@@ -65,7 +65,7 @@ async def test_a_swapped_key_stops_the_call_before_anything_is_sealed(
     async with caller(middle, tmp_path) as me:
         await me.call("bob", "x", timeout=60)
         sent = len(middle.up)
-    show_keys(middle, SuiteOwner(handle="bob", port=0))
+    show_keys(middle, Owner(handle="bob", port=0))
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="not the one that is known") as caught:
             await me.call("bob", "y", timeout=60)
@@ -82,7 +82,7 @@ async def test_keys_of_another_handle_do_not_pass_for_bobs(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path
 ) -> None:
     middle, _ = liar
-    show_keys(middle, SuiteOwner(handle="eve", port=0))
+    show_keys(middle, Owner(handle="eve", port=0))
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError, match="of another handle") as caught:
             await me.call("bob", "y", timeout=60)
@@ -93,7 +93,7 @@ async def test_a_prekey_that_bob_has_not_signed_is_not_sealed_to(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path
 ) -> None:
     middle, bob = liar
-    stranger = SuiteOwner(handle="bob", port=0)
+    stranger = Owner(handle="bob", port=0)
     show_keys(middle, bob.owner, **stranger.prekey_publication())
     async with caller(middle, tmp_path) as me:
         with pytest.raises(TrustError):
@@ -300,7 +300,7 @@ async def test_an_outcome_of_another_identity_is_not_taken(
     liar: tuple[Middleman, ScriptedListener], tmp_path: Path
 ) -> None:
     middle, bob = liar
-    eve = SuiteOwner(handle="bob", port=bob.owner.port)
+    eve = Owner(handle="bob", port=bob.owner.port)
 
     async def impersonate(call: ScriptedCall) -> None:
         await call.accept()

@@ -27,7 +27,6 @@ from ringline.relay.keylog import KeyLog as RelayLog
 from ringline.relay.store import LogAppended
 from ringline_testing.agents import seed
 from ringline_testing.canned import Asked, CannedServer, canned_server, reply
-from ringline_testing.scripted import SuiteOwner
 from ringline_testing.signed import Owner
 
 __all__ = ["LogClient", "LogRelay", "LogView", "log_relay"]
@@ -164,9 +163,9 @@ class LogRelay:
         await client.greet(**options)
         return client
 
-    def owner(self, handle: str, **members: Any) -> SuiteOwner:
+    def owner(self, handle: str, **members: Any) -> Owner:
         """Return somebody who has keys."""
-        return SuiteOwner(handle=handle, port=0, realm=self.realm, **members)
+        return Owner(handle=handle, port=0, realm=self.realm, **members)
 
 
 class LogClient:

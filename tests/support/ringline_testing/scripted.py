@@ -30,24 +30,11 @@ from ringline.protocol.frames import (
     Terminal,
 )
 from ringline.protocol.identity import SignedCard
-from ringline.protocol.prekeys import SignedPrekey
 from ringline_testing.signed import Line, Owner, now_ms
 
 __all__ = ["ScriptedCall", "ScriptedListener", "echo", "scripted_listener"]
 
 _PATIENCE_S: Final = 30.0
-
-
-@dataclass(kw_only=True)
-class SuiteOwner(Owner):
-    """An owner whose prekeys are of the suites that the test names."""
-
-    suites: Sequence[int] = (1,)
-
-    @property
-    def prekey(self) -> SignedPrekey:
-        """The statement of the chain's first epoch."""
-        return SignedPrekey.sign(self.chain.statement(self.card.card.id, self.suites), self.operational)
 
 
 @dataclass
@@ -133,7 +120,7 @@ async def echo(call: ScriptedCall) -> None:
 class ScriptedListener:
     """An agent of a test. ``script`` is run for every offer; change it at any time."""
 
-    def __init__(self, owner: SuiteOwner, script: Script) -> None:
+    def __init__(self, owner: Owner, script: Script) -> None:
         self.owner = owner
         self.script = script
         self.calls: list[ScriptedCall] = []
@@ -234,7 +221,7 @@ async def scripted_listener(
     connected: bool = True,
 ) -> AsyncGenerator[ScriptedListener]:
     """Enrol ``handle`` at the relay on ``port`` and answer calls by ``script``."""
-    owner = SuiteOwner(handle=handle, port=port, suites=suites)
+    owner = Owner(handle=handle, port=port, suites=tuple(suites))
     answer = await owner.publish()
     assert answer.status == 201, answer
     listener = ScriptedListener(owner, script)

@@ -25,7 +25,7 @@ from ringline.protocol.limits import CARD_GRACE_MS, ENVELOPE_SKEW_MS, PREKEY_ROT
 from ringline.protocol.prekeys import Chain
 from ringline.protocol.signing import SigningKey
 from ringline_testing.canned import Asked, canned_server, reply
-from ringline_testing.scripted import SuiteOwner
+from ringline_testing.signed import Owner
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -54,13 +54,13 @@ class Desk:
             return reply(404, {"type": "x", "title": "x", "status": 404, "code": "not_found"})
         return reply(200, body)
 
-    def show(self, owner: SuiteOwner, *, revoked: tuple[str, ...] = (), **changes: Any) -> None:
+    def show(self, owner: Owner, *, revoked: tuple[str, ...] = (), **changes: Any) -> None:
         """Show these keys as the current ones, and their card by its id."""
         body: dict[str, Any] = {"handle": owner.handle, "revoked": list(revoked)} | owner.publication()
         self.shown[owner.handle] = body | changes
         self.show_card(owner, revoked=revoked)
 
-    def show_card(self, owner: SuiteOwner, *, revoked: tuple[str, ...] = (), **changes: Any) -> None:
+    def show_card(self, owner: Owner, *, revoked: tuple[str, ...] = (), **changes: Any) -> None:
         """Show a card by its id."""
         self.cards[owner.card_id] = {
             "handle": owner.handle,
@@ -105,23 +105,23 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
         yield started
 
 
-def owner(handle: str = "bob", **members: Any) -> SuiteOwner:
-    return SuiteOwner(handle=handle, port=0, **members)
+def owner(handle: str = "bob", **members: Any) -> Owner:
+    return Owner(handle=handle, port=0, **members)
 
 
-def changed(before: SuiteOwner, **members: Any) -> SuiteOwner:
+def changed(before: Owner, **members: Any) -> Owner:
     return replace(before, **members)
 
 
-def renewed(before: SuiteOwner, **members: Any) -> SuiteOwner:
+def renewed(before: Owner, **members: Any) -> Owner:
     after = before.renewed(**members)
-    assert isinstance(after, SuiteOwner)
+    assert isinstance(after, Owner)
     return after
 
 
-def succeeded(before: SuiteOwner, new: SigningKey, **members: Any) -> SuiteOwner:
+def succeeded(before: Owner, new: SigningKey, **members: Any) -> Owner:
     after = before.succeeded(new, **members)
-    assert isinstance(after, SuiteOwner)
+    assert isinstance(after, Owner)
     return after
 
 
@@ -436,7 +436,7 @@ async def test_a_pin_that_is_deleted_is_not_remembered(desk: Desk) -> None:
 # --- senders (a listener's side)
 
 
-async def sender(desk: Desk, who: SuiteOwner, iat: int | None = None, **options: Any) -> bytes:
+async def sender(desk: Desk, who: Owner, iat: int | None = None, **options: Any) -> bytes:
     """Return the key that a listener believes for an envelope of ``who``'s card."""
     card_id = who.card.card.id
     believed = await desk.peers(**options).sender("bob", card_id, desk.now if iat is None else iat)

@@ -41,7 +41,8 @@ def catalogue() -> Catalogue:
 
 
 def judged(catalogue: Catalogue, handle: str = "alice", **members: Any) -> object:
-    return catalogue(Request(**{"message": "hi", **members}), handle)
+    given: dict[str, Any] = {"message": "hi", **members}
+    return catalogue(Request(**given), handle)
 
 
 class TestAccess:
