@@ -146,6 +146,11 @@ class Hub:
         """True if effects wait for `commit`."""
         return self.durable is not None and self.durable.ledger.unsaved
 
+    @property
+    def written(self) -> int:
+        """How many times something was written since the last `commit`."""
+        return 0 if self.durable is None else self.durable.ledger.written
+
     def commit(self, now: Instant) -> list[Effect]:
         """Make durable what was written since the last time: the edge does so once per turn of its loop.
 

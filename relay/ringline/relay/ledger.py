@@ -58,7 +58,17 @@ class Undone:
 class Ledger:
     """The store of a relay together with the words that wait for its next commit."""
 
-    __slots__ = ("_reach", "_sessions", "_steps", "_unanswered", "_waiting", "store", "undone", "unsaved")
+    __slots__ = (
+        "_reach",
+        "_sessions",
+        "_steps",
+        "_unanswered",
+        "_waiting",
+        "store",
+        "undone",
+        "unsaved",
+        "written",
+    )
 
     def __init__(
         self, store: CallStore, sessions: Sessions, reach: Callable[[str], None] | None = None
@@ -66,6 +76,8 @@ class Ledger:
         self.store: Final = store
         self.unsaved = False
         """True if something was written since the last commit."""
+        self.written = 0
+        """How many times."""
         self.undone = Undone()
         self._sessions = sessions
         self._reach = reach
@@ -78,24 +90,28 @@ class Ledger:
     def insert(self, row: CallRow, request: bytes) -> CallRow:
         """See `CallStore.insert`."""
         self.unsaved = True
+        self.written += 1
         self._steps["admission"] = None
         return self.store.insert(row, request)
 
     def swap(self, step: Step, before: CallRow, after: CallRow, outcome: bytes | None = None) -> CallRow:
         """See `CallStore.swap`."""
         self.unsaved = True
+        self.written += 1
         self._steps[step] = None
         return self.store.swap(before, after, outcome)
 
     def note_start(self, caller: str, callee: str, at: int) -> None:
         """See `CallStore.note_start`."""
         self.unsaved = True
+        self.written += 1
         self._steps["start"] = None
         self.store.note_start(caller, callee, at)
 
     def forget(self, row: CallRow) -> None:
         """See `CallStore.forget`."""
         self.unsaved = True
+        self.written += 1
         self._steps["purge"] = None
         self.store.forget(row)
 
@@ -160,4 +176,5 @@ class Ledger:
         self._steps = {}
         self.undone = Undone()
         self.unsaved = False
+        self.written = 0
         return waiting

@@ -25,6 +25,13 @@ from ringline.relay.tenure import Tenures
 
 __all__ = ["CallerLine", "ListenerLine", "Switchboard", "store_problem"]
 
+_GATHER_PASSES: Final = 4
+"""How often the loop reads all its sockets once more before a turn is committed, while that brings writes.
+
+A flush to the disk costs as much as many calls, and one for more calls costs hardly more. Nobody waits for
+what has not arrived: a pass that brings nothing is the last.
+"""
+
 _TENURE_LOOK_S: Final = 60.0
 """Ends of cards are wall-clock times, so a timer that sleeps longer could miss a step of that clock."""
 
@@ -60,6 +67,8 @@ class Switchboard:
         self._tenure_timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Event | None = None
         self._commit: asyncio.Handle | None = None
+        self._gathering = 0
+        self._gathered = 0
 
     # --- connections
 
@@ -144,9 +153,17 @@ class Switchboard:
         if self._commit is not None:
             self._commit.cancel()
             self._commit = None
+        self._gathering = self._gathered = 0
         self.perform(self.hub.commit(self.clock()))
 
     def _end_turn(self) -> None:
+        written = self.hub.written
+        if written != self._gathered and self._gathering < _GATHER_PASSES:
+            # More has come since the last look: let the loop read once more before the disk is waited for.
+            self._gathered = written
+            self._gathering += 1
+            self._commit = self._loop.call_soon(self._end_turn)
+            return
         try:
             self.commit()
         except Exception as error:
