@@ -1,6 +1,7 @@
 """Meeting by a spoken code at a running relay: an honest one, one that lies, and one that is flooded."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -15,11 +16,12 @@ from ringline.client import Account, Contacts, Home, RelayAddress, RelayClock, R
 from ringline.client.invitations import Given, Invitations
 from ringline.client.pairing import SpokenInvite, take_up
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.errors import ConfigError, PairingError
+from ringline.protocol.errors import ConfigError, InviteError, PairingError
 from ringline.protocol.instant import Instant
 from ringline.protocol.invite import Invite
 from ringline.protocol.limits import PAIRING_LIFE_MS
 from ringline.protocol.pairing import Guest, Inviter, Keys
+from ringline.protocol.signing import SigningKey
 from ringline.protocol.spokencode import SpokenCode
 from ringline.relay.clock import Clock, system_clock
 from ringline_testing.middleman import Middleman, answer_json, middleman
@@ -30,6 +32,9 @@ REALM = "relay.example"
 LIFE_S = 900
 PATIENCE_S = 60.0
 OFFER = b64encode(b"offer")
+EVIL = Invite(
+    realm=REALM, secret="x" * 32, inviter="mallory", ipk=SigningKey.generate().public, pairing=bytes(16)
+)
 SECRET, OTHER = b64encode(b"b" * 16), b64encode(b"m" * 16)
 
 
@@ -44,12 +49,12 @@ class Person:
         contacts = Contacts(self.home, self.home.contacts_file(self.address))
         self.invitations = Invitations(self.home, account, self.http, contacts)
 
-    async def hand_over(self, spoken: SpokenInvite) -> str:
+    async def hand_over(self, spoken: SpokenInvite) -> Invite:
         """Do what `ringline invite --code` does once the code is said; return the invite."""
         await spoken.meet(PATIENCE_S)
         invite, _ = await self.invitations.invite(Given(), uses=1, ttl_s=LIFE_S)
         await spoken.hand_over(invite.format())
-        return invite.format()
+        return invite
 
 
 @dataclass
@@ -96,14 +101,15 @@ async def test_an_invite_is_handed_over_and_the_relay_learns_neither_it_nor_the_
     async with spoken as code:
         got, given = await asyncio.gather(take_up(world.alice.address, code), world.alice.hand_over(spoken))
     assert got == given
-    assert Invite.parse(got).inviter == "alice"
+    assert got.inviter == "alice"
+    line = got.format()
     told = b"".join(body for target, body in world.liar.bodies if "/pairings" in target)
     seen = told + repr(world.liar.requests).encode()
-    for secret in (*code.words, got, got[10:60]):
+    for secret in (*code.words, line, line[10:60], got.secret):
         assert secret.encode() not in seen
     messages = [msgspec.json.decode(body)["message"] for _, body in world.liar.bodies if b"message" in body]
     assert len(set(messages)) == 3
-    for message in (*messages, *code.words, got):
+    for message in (*messages, *code.words, line):
         assert message not in caplog.text
 
 
@@ -242,7 +248,7 @@ class Between:
 async def test_a_relay_between_the_two_gets_nothing_without_the_words(world: World) -> None:
     spoken = SpokenInvite(world.alice.http)
     async with asyncio.TaskGroup() as group, spoken as code:
-        between = Between(world.liar, wrong(code), "rli1evil")
+        between = Between(world.liar, wrong(code), EVIL.format())
         guest = group.create_task(failing(world.alice.address, code))
         with pytest.raises(PairingError, match="somebody stands between"):
             await world.alice.hand_over(spoken)
@@ -261,9 +267,9 @@ async def test_the_one_guess_of_a_relay_would_be_enough_if_it_were_right(world: 
     # So that the test before is known to fail for want of the words, and for nothing else.
     spoken = SpokenInvite(world.alice.http)
     async with spoken as code:
-        between = Between(world.liar, code, "rli1evil")
+        between = Between(world.liar, code, EVIL.format())
         got, given = await asyncio.gather(take_up(world.alice.address, code), world.alice.hand_over(spoken))
-    assert (got, between.stolen) == ("rli1evil", given)
+    assert (got, between.stolen) == (EVIL, given.format())
 
 
 @pytest.mark.parametrize("reply", [bytes(32), bytes(300)], ids=["proof alone", "made up"])
@@ -293,6 +299,25 @@ async def test_a_reply_that_was_changed_on_its_way_is_no_invite(world: World) ->
     async with spoken as code:
         told, _ = await asyncio.gather(failing(world.alice.address, code), world.alice.hand_over(spoken))
     assert "was changed on its way" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(dataclasses.replace(EVIL, realm="other.example").format(), "realm other.example"), ("rli1", "damaged")],
+    ids=["of another realm", "damaged"],
+)
+async def test_what_the_inviter_hands_over_is_read_like_any_invite(world: World, text: str, why: str) -> None:
+    async def hand_over() -> None:
+        await spoken.meet(PATIENCE_S)
+        await spoken.hand_over(text)
+
+    async def take() -> None:
+        with pytest.raises(InviteError, match=why):
+            await take_up(world.alice.address, code)
+
+    spoken = SpokenInvite(world.alice.http)
+    async with spoken as code:
+        await asyncio.gather(take(), hand_over())
 
 
 # --- at the relay
@@ -342,6 +367,39 @@ async def test_waiting_for_the_reply_is_no_guess() -> None:
         for _ in range(5):
             answer = await post(relay.port, f"{place}/answer", {"claim": SECRET, "message": OFFER})
             assert answer.status == 200
+
+
+async def test_claims_that_are_sent_slowly_are_no_way_round_the_budget() -> None:
+    async with running_relay(settings={"pairing_claims_per_minute": 1}) as relay:
+        place = await opened(await enrolled(relay.port))
+        body = msgspec.json.encode({"claim": OTHER})
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        head = (
+            f"POST {place}/claim HTTP/1.1\r\nHost: 127.0.0.1:{relay.port}\r\n"
+            f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+        )
+        writer.write(head.encode())
+        async with asyncio.timeout(PATIENCE_S):
+            # Its head was read, and passed.
+            assert b"100" in await reader.readuntil(b"\r\n\r\n")
+        assert (await post(relay.port, f"{place}/claim", {"claim": SECRET})).status == 200
+        writer.write(body)
+        async with asyncio.timeout(PATIENCE_S):
+            assert b" 429 " in await reader.readline()
+        writer.close()
+
+
+async def test_whoever_waits_and_goes_leaves_nothing_behind() -> None:
+    async with running_relay() as relay:
+        alice = await enrolled(relay.port)
+        routes = relay._routes._pairings
+        waiting = asyncio.create_task(alice.ask("GET", f"{await opened(alice)}?wait=50"))
+        async with asyncio.timeout(PATIENCE_S):
+            while not routes._waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            waiting.cancel()
+            while routes._waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
 
 async def test_a_later_request_takes_the_place_of_one_that_waits() -> None:

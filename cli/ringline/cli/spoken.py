@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ringline.cli.desk import Desk
     from ringline.client import RelayAddress
     from ringline.client.invitations import Given, Issued
+    from ringline.protocol.invite import Invite
     from ringline.protocol.spokencode import SpokenCode
 
 __all__ = ["LIFE_S", "ask_for_code", "hand_over", "is_code", "use_code"]
@@ -99,7 +100,7 @@ def ask_for_code() -> str:
         readline.set_auto_history(True)
 
 
-def use_code(address: "RelayAddress", code: "SpokenCode", *, machine: bool) -> str:
+def use_code(address: "RelayAddress", code: "SpokenCode", *, machine: bool) -> "Invite":
     """Return the invite that a code gets at a relay. Raises as `ringline.client.pairing.take_up` does."""
     import asyncio
 

@@ -18,7 +18,15 @@ from ringline.client.exchange import exchange, tls_context
 from ringline.client.http import HEADERS, RelayHttp, decode, problem_of, relay_info
 from ringline.protocol import shapes
 from ringline.protocol.encoding import b64decode, b64encode
-from ringline.protocol.errors import EncodingError, HttpProblem, PairingError, RinglineError, TransportError
+from ringline.protocol.errors import (
+    EncodingError,
+    HttpProblem,
+    InviteError,
+    PairingError,
+    RinglineError,
+    TransportError,
+)
+from ringline.protocol.invite import Invite
 from ringline.protocol.pairing import Guest, Inviter, Keys, check_installed
 from ringline.protocol.spokencode import CODE_WORDS, SpokenCode, draw_words, password_of
 
@@ -125,12 +133,12 @@ class SpokenInvite:
         )
 
 
-async def take_up(address: RelayAddress, code: SpokenCode) -> str:
-    """Return the invite that the inviter hands over to whoever has his code.
+async def take_up(address: RelayAddress, code: SpokenCode) -> Invite:
+    """Return the invite that the inviter, and not the relay, hands over to whoever has his code.
 
-    The answer is the inviter's, and not the relay's: it holds what `ringline.protocol.invite.Invite.parse`
-    reads. Raises `PairingError` when the code came to nothing, `ConfigError` where codes do not work and for
-    a relay of another realm, `TransportError` and `HttpProblem` as `RelayHttp` does.
+    Raises `PairingError` when the code came to nothing, `InviteError` for an invite that is none or into
+    another realm, `ConfigError` where codes do not work and for a relay of another realm, `TransportError`
+    and `HttpProblem` as `RelayHttp` does.
     """
     check_installed()
     tls = tls_context(address)
@@ -180,7 +188,7 @@ async def take_up(address: RelayAddress, code: SpokenCode) -> str:
                         next_step=_ASK,
                     )
                 if seen.message is not None:
-                    return guest.keys.open(_bytes(seen.message))
+                    return _read(guest.keys.open(_bytes(seen.message)), address)
     except TimeoutError:
         raise PairingError("the other side has not replied in time", next_step=_ASK) from None
     except HttpProblem as error:
@@ -209,6 +217,16 @@ async def _paced(look: Callable[[], Awaitable[shapes.Pairing]]) -> shapes.Pairin
     if seen.message is None and seen.state != "void":
         await asyncio.sleep(max(0.0, began + _PACE_S - loop.time()))
     return seen
+
+
+def _read(text: str, address: RelayAddress) -> Invite:
+    invite = Invite.parse(text)
+    if invite.realm != address.realm:
+        raise InviteError(
+            f"the code was good for an invite into realm {invite.realm}, and it was used in {address.realm}",
+            next_step="ask for an invite as a line: ringline invite",
+        )
+    return invite
 
 
 def _bytes(message: str | None) -> bytes:
