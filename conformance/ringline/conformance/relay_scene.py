@@ -9,7 +9,7 @@ from ringline.conformance.verdict import check
 
 __all__ = ["Scene"]
 
-_SOON_MS: Final = 1_500
+_SOON_MS: Final = 3_000
 
 
 @final

@@ -140,7 +140,7 @@ async def lets_one_request_hold_the_next_turn(stage: ListenerStage) -> None:
     scene = await Scene.set(stage)
     talk = _Talk(scene)
     await talk.goes_on()
-    held = await talk.ask(talk.request(scene.message("slow 500")))
+    held = await talk.ask(talk.request(scene.message("slow 2500")))
     await scene.begun(held)
     await scene.accepted(held)
     await talk.does_not_follow(talk.request())

@@ -33,7 +33,7 @@ async def accepts_starts_and_replies(stage: ListenerStage) -> None:
 async def answers_several_at_once(stage: ListenerStage) -> None:
     """A slow call holds up no other one, and each is answered by its own reply."""
     scene = await Scene.set(stage)
-    slow = await scene.call(scene.message("slow 600"))
+    slow = await scene.call(scene.message("slow 2500"))
     await scene.accepted(slow)
     for _ in range(3):
         await scene.works()
@@ -75,7 +75,7 @@ async def tells_a_running_call_again(stage: ListenerStage) -> None:
 async def goes_on_when_its_connection_is_lost(stage: ListenerStage) -> None:
     """Work that has begun goes on without a connection, and its outcome is told when the call comes again."""
     scene = await Scene.set(stage, own=True)
-    sent = await scene.call(scene.message("slow 400"))
+    sent = await scene.call(scene.message("slow 1500"))
     await scene.accepted(sent)
     await scene.lose()
     await scene.line.quiet("the call was not offered again")
