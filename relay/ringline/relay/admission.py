@@ -1,4 +1,4 @@
-"""The checks of a call request, in their order (protocol §4, §8). Step 1 is the session's.
+"""The checks of a call request, in their order (RL-ADMIT-001). Step 1 is the session's.
 
 The first check that a request fails decides. Nothing is charged for one that fails before the hourly budget.
 """
@@ -25,7 +25,7 @@ _DIGEST_TAIL_CHARS: Final = 64
 
 
 def digest(envelope: Envelope) -> bytes:
-    """Return what tells one sealed request from another under the same key (protocol §8): 32 bytes.
+    """Return what tells one sealed request from another under the same key (RL-IDEM-003): 32 bytes.
 
     It reads the ends of a ciphertext, not all of it: any sealing differs there.
     """
@@ -50,7 +50,7 @@ class Admitted(Struct, eq=False):
 
 @final
 class Refused(Struct, frozen=True):
-    """A request that admitted nothing: its answer, which never has a ``call_id`` (protocol §3)."""
+    """A request that admitted nothing: its answer, which never has a ``call_id`` (RL-FRAME-032)."""
 
     code: RelayCode
     retry_after_ms: int | None = None
@@ -77,11 +77,11 @@ class Stock(Protocol):
     """What admission asks about durable calls."""
 
     def known(self, caller: str, callee: str, message_id: str, now: Instant) -> CallRow | None:
-        """Return the durable call that this message became (protocol §8)."""
+        """Return the durable call that this message became (RL-IDEM-001)."""
         ...
 
     def judge(self, caller: str, callee: str, request: CallRequest, now: Instant) -> Refused | None:
-        """Return why this request cannot be stored, None when it can (protocol §4 step 5)."""
+        """Return why this request cannot be stored, None when it can (RL-ADMIT-022)."""
         ...
 
 
@@ -121,17 +121,18 @@ class Admission:
         """Set while the relay stops: when to try again. No call is admitted then."""
 
     def judge(self, session: Session, request: CallRequest, now: Instant) -> Verdict:
-        """Decide on a request, and charge what it costs. The order of the checks is that of protocol §4."""
+        """Decide on a request, and charge what it costs. The order is that of RL-ADMIT-001."""
         caller, callee = session.handle, session.target
         correlation_id, envelope = request.correlation_id, request.envelope
         message_id = None if request.message_id is UNSET else request.message_id
         durable = request.delivery_mode == "durable"
 
-        # protocol §3: at most one request of a correlation id waits for its first answer.
+        # RL-FRAME-026: at most one request of a correlation id waits for its first answer on a connection.
         if session.unanswered and _is_another(session.unanswered.get(correlation_id), message_id):
             return _PROTOCOL_ERROR
 
-        # Step 2, §8: the same request is the same call, and anything else under its key is wrong.
+        # Step 2. RL-ADMIT-007: a repeated message is answered from its record. RL-IDEM-002: another digest,
+        # mode or correlation id under a known name is refused.
         mark = b""
         if message_id is not None:
             mark = digest(envelope)
@@ -144,30 +145,34 @@ class Admission:
                 same = durable and correlation_id == row.correlation_id and mark == row.digest
                 return row if same else _PROTOCOL_ERROR
 
-        # Step 2, §5: sealed before this relay started, it may have run under the one before.
+        # RL-ADMIT-008: a sync request sealed before this relay's start, and without record, is answered
+        # timeout: it may have run under the relay before.
         if envelope.iat < self._started and not durable:
             return _TIMEOUT
 
-        # Step 3. A sync call allows for clocks that differ; a durable one is measured by this clock.
+        # Step 3. RL-ADMIT-009, RL-ADMIT-010: a card of the caller that counts, and is not revoked.
+        # RL-ADMIT-011: a sync request until 120 s after its exp. RL-ADMIT-012: a durable one until its exp.
         if not self._authority.sender_valid(caller, envelope.sid, now):
             return _PROTOCOL_ERROR
         if envelope.exp + (0 if durable else ENVELOPE_SKEW_MS) <= now.wall:
             return _PROTOCOL_ERROR
 
-        # Step 3: from here on the request has cost one unit, whatever happens next.
+        # RL-ADMIT-013: with a used up hourly budget it is refused. RL-ADMIT-014: else it has cost one unit,
+        # whatever the later steps say.
         wait = self._hourly.take(caller, callee, now.mono)
         if wait:
             return Refused("rate_limited", wait)
 
-        # Step 4: missing and forbidden are one answer.
+        # Step 4. RL-ADMIT-015, RL-ADMIT-016: missing and forbidden are one answer.
         if not self._authority.may_reach(caller, callee):
             return _UNKNOWN_HANDLE
 
-        # §2: a relay that stops takes no new calls.
+        # RL-ADMIT-028: a relay that is stopping answers busy to a new request.
         if self.drain_retry_ms is not None:
             return Refused("busy", self.drain_retry_ms)
 
-        # Step 5. A durable call is stored or refused, and never turned into a sync call.
+        # Step 5. RL-ADMIT-019 to RL-ADMIT-022: a durable call is stored or refused, and never turned into a
+        # sync call.
         place: Instance | NoPlace | None = None
         if durable:
             refused = _OFFLINE if self.stock is None else self.stock.judge(caller, callee, request, now)
@@ -178,7 +183,8 @@ class Admission:
             if not isinstance(place, Instance):
                 return _NO_PLACE[place]
 
-        # Step 6: a turn is charged with the admission, which nothing prevents any more.
+        # Step 6. RL-ADMIT-023: a turn of the conversation is left. RL-ADMIT-024: it is charged with the
+        # admission, which nothing prevents any more.
         conversation = (caller, callee, correlation_id)
         wait = self._turns.wait(conversation, now.mono)
         if wait:

@@ -2,7 +2,7 @@
 
 The rules of durable calls are elsewhere, in pure functions; a store compares a version, writes, and gives
 back. What is stored is only what must outlive the relay: admission, start, a cancel request, counted
-attempts, the end (protocol §6). Leases live in the running relay.
+attempts, the end (RL-DURABLE-006). Leases live in the running relay.
 
 Writes happen inside one open transaction. The edge commits it once per turn of its loop, and only then is
 anybody told (write before word); `CallStore.rollback` takes all of the turn back.
@@ -40,14 +40,14 @@ MEETING_MS: Final = CARD_GRACE_MS
 """How long a store can tell at least that two handles had a call."""
 
 CallEvent: TypeAlias = Literal["admitted", "started", "cancel_requested", "ended"]
-"""What the trail of a call notes (protocol §6: admission, start, cancel request, end)."""
+"""What the trail of a call notes (RL-DURABLE-006)."""
 
 Trail: TypeAlias = list[tuple[CallEvent, int]]
 """What happened to a call and when, in Unix ms, oldest first."""
 
 
 class DuplicateCall(RinglineError):
-    """The key (caller, callee, message_id) has a call already. Nothing was written (protocol §8)."""
+    """The key (caller, callee, message_id) has a call already. Nothing was written (RL-IDEM-001)."""
 
 
 class StaleCall(RinglineError):
@@ -115,12 +115,14 @@ Page: TypeAlias = tuple[list[CallRow], int | None]
 
 
 def keeps_request(row: CallRow) -> bool:
-    """True while the request's ciphertext is stored: it goes at the final state (protocol §6)."""
+    """True while the request's ciphertext is stored: it goes at the final state (RL-DURABLE-065)."""
     return row.state not in FINAL
 
 
 def keeps_outcome(row: CallRow) -> bool:
-    """True while the outcome is stored: until the caller's acknowledgement, or the row is forgotten."""
+    """True while the outcome is stored: until the caller's acknowledgement, or the row is forgotten
+    (RL-DURABLE-066).
+    """
     return row.terminal is not None and not row.acknowledged
 
 
@@ -169,7 +171,7 @@ class CallStore(Protocol):
 
         When it raises `StoreError`, the turn is already rolled back and must be told as not done. It may
         still be found after a crash of the machine, when the disk had taken it and then refused to say so:
-        whoever sends again is answered from the record (protocol §8).
+        whoever sends again is answered from the record (RL-IDEM-001).
         """
         ...
 

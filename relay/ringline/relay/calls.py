@@ -1,4 +1,4 @@
-"""Sync calls: what the relay knows of each, and the book that finds them (protocol §5, §8, §9)."""
+"""Sync calls: what the relay knows of each, and the book that finds them."""
 
 from bisect import bisect_left
 from collections import deque
@@ -37,7 +37,7 @@ class Call(Struct, eq=False, kw_only=True):
     correlation_id: str
     message_id: str | None
     digest: bytes
-    """What makes a repeat the same request (protocol §8); empty without ``message_id``."""
+    """What makes a repeat the same request (RL-IDEM-003); empty without ``message_id``."""
     submitted_at: int
     handed_mono: int
     envelope: Envelope | None
@@ -67,7 +67,7 @@ class Call(Struct, eq=False, kw_only=True):
         return self.finished_at is not None
 
     def record(self, *, with_outcome: bool) -> CallRecord:
-        """Return what protocol §9 shows of it."""
+        """Return what is shown of it (RL-HTTP-035)."""
         outcome = self.outcome if with_outcome else None
         return CallRecord(
             call_id=self.id,
@@ -197,7 +197,7 @@ class Book:
         return self._by_id.get(call_id)
 
     def known(self, caller: str, callee: str, message_id: str) -> Call | None:
-        """Return the call that this message of the caller became (protocol §8)."""
+        """Return the call that this message of the caller became (RL-IDEM-001)."""
         return self._by_key.get((caller, callee, message_id))
 
     def page(

@@ -1,4 +1,4 @@
-"""Who is enrolled, with which keys, and whom they let through: the rules of protocol §9 and §10.
+"""Who is enrolled, with which keys, and whom they let through.
 
 A method either answers from memory, or returns the changes that a request amounts to. Whoever asked
 writes them to the store and only then hands them to `Directory.apply`, so that nothing is answered that a
@@ -68,13 +68,14 @@ class HeldCard:
         """Return the first Unix ms at which this card logs nobody in any more; 0 for a revoked one."""
         if self.revoked:
             return 0
-        # protocol §10: ordinary rotation closes nothing, the card before may log in for 48 h.
+        # RL-KEYS-011: the card before the current one logs in for 48 h. RL-KEYS-039: its replacement closes
+        # nothing.
         if self.replaced_at is None:
             return self.card.not_after
         return min(self.card.not_after, self.replaced_at + CARD_LOGIN_GRACE_MS)
 
     def is_recent(self, now: Instant) -> bool:
-        """True for the current card, and for 96 h after it was replaced (protocol §4, §9)."""
+        """True for the current card, and for 96 h after it was replaced (RL-ADMIT-009, RL-HTTP-028)."""
         return self.replaced_at is None or now.wall < self.replaced_at + CARD_GRACE_MS
 
 
@@ -139,25 +140,26 @@ class Directory:
     def __len__(self) -> int:
         return len(self._enrolled)
 
-    # --- what the hub asks (protocol §4)
+    # --- what the hub asks
 
     def sender_valid(self, handle: str, card_id: str, now: Instant) -> bool:
-        """True when a request sealed under this card may be taken from ``handle`` (protocol §4 step 3)."""
+        """True when a request sealed under this card may be taken from ``handle`` (RL-ADMIT-009)."""
         held = self._card(handle, card_id)
         return held is not None and not held.revoked and held.is_recent(now)
 
     def may_reach(self, caller: str, callee: str) -> bool:
-        """True when ``callee`` exists and lets ``caller`` through (protocol §4 step 4)."""
+        """True when ``callee`` exists and lets ``caller`` through."""
         entry = self._enrolled.get(callee)
         if entry is None or caller in entry.blocked:
             return False
-        # protocol §4: a handle may call itself.
+        # RL-ADMIT-018: not blocked, and anyone, or listed, or invited and with an accepted invite, or the
+        # callee.
         if entry.policy.accept == "anyone" or caller in entry.allowed or caller == callee:
             return True
         return entry.policy.accept == "invited" and self.invites.lets(callee, caller)
 
     def takes_durable(self, callee: str) -> bool:
-        """True when the owner of ``callee`` lets calls be stored (protocol §6)."""
+        """True when the owner of ``callee`` lets calls be stored (RL-ADMIT-021)."""
         entry = self._enrolled.get(callee)
         return entry is not None and entry.policy.offline
 
@@ -179,7 +181,7 @@ class Directory:
         entry = self._enrolled.get(callee)
         return entry is not None and (caller in entry.allowed or caller == callee)
 
-    # --- log-in (protocol §2)
+    # --- log-in
 
     def login_card(self, handle: str, card_id: str, now: Instant) -> HeldCard | None:
         """Return the card when it may log ``handle`` in now."""
@@ -196,7 +198,7 @@ class Directory:
         held = self._card(handle, card_id)
         return held is not None and held.revoked
 
-    # --- keys (protocol §9)
+    # --- keys
 
     def keys(self, handle: str, asker: str, now: Instant) -> Keys | None:
         """Return the current keys of ``handle``, None when ``asker`` must not learn that it exists."""
@@ -233,7 +235,7 @@ class Directory:
         if entry is None:
             return None
         met = self.met is not None and self.met(asker, handle, now)
-        # protocol §9, and the two sides of an invite: each must be able to check whom he got.
+        # RL-HTTP-026, and the two sides of an invite: each must be able to check whom he got.
         met = met or self.invites.lets(handle, asker) or self.invites.lets(asker, handle)
         return entry if asker == handle or met or self.may_reach(asker, handle) else None
 
@@ -266,7 +268,7 @@ class Directory:
             # Peers may still have the key of whoever had it.
             raise HttpProblem("this handle belongs to another identity", code="conflict")
         if entry is None:
-            # protocol §10: a first card has serial 1, and nobody to take over from.
+            # RL-KEYS-007: a first card has serial 1, and no succession.
             if card.serial != 1 or offer.succession is not None:
                 raise HttpProblem(
                     "the first card of a handle has serial 1 and no succession", code="conflict"
@@ -322,7 +324,7 @@ class Directory:
         """Decide on a prekey statement of an enrolled ``handle``.
 
         Raises `HttpProblem`: 400 for a malformed one, 409 for another card's, a lower epoch, or an equal
-        one with other bytes (envelope §3.4).
+        one with other bytes (RL-HTTP-023).
         """
         entry = self._enrolled[handle]
         return self._prekey(entry, read_prekey(body, card=entry.current.card, now=now), now)
@@ -351,7 +353,7 @@ class Directory:
         """Decide on a revocation of one of the handle's cards, which proves itself.
 
         Raises `HttpProblem`: 404 for a handle or card that is not here, 400 for a statement that does not
-        hold (envelope §3.6). A card that is revoked already stays revoked: no changes.
+        hold (RL-HTTP-031). A card that is revoked already stays revoked: no changes.
         """
         statement = read_revocation(body)
         held = self._card(handle, body.card_id)

@@ -43,7 +43,7 @@ class Doorkeeper:
         release_s: float,
     ) -> None:
         """``release_s`` is the time, from the moment a request was read, before which no 401, 403 or 404
-        leaves (protocol §4). An address from which too many log-ins failed gets no further than here."""
+        leaves (RL-HTTP-009). An address from which too many log-ins failed gets no further than here."""
         self._app = app
         self._entrance = entrance
         self._telemetry = telemetry

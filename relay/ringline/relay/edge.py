@@ -11,7 +11,7 @@ Use::
         app, http=port_factory(limits), ws=edge_factory("picows", gate, limits), ...
     )
 
-Source: protocol §2, RFC 6455.
+Source: RFC 6455, RL-TRANSPORT-003 to RL-TRANSPORT-007, RL-TRANSPORT-024 to RL-TRANSPORT-038.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Refused:
 
     ``Content-Length``, ``Connection`` and what the server sends with every response are added.
     ``release`` is the loop's time, in seconds, before which the answer must not leave: answers that must
-    not be told apart by their time share one (protocol §4). None means at once.
+    not be told apart by their time share one (RL-HTTP-009). None means at once.
     """
 
     status: int

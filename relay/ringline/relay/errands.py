@@ -1,6 +1,6 @@
 """Durable calls as the running relay knows them: the stored row, and what lives in memory beside it.
 
-Leases, attached connections and losses are forgotten with the relay (protocol §6): they are only ever a
+Leases, attached connections and losses are forgotten with the relay (RL-DURABLE-005): they are only ever a
 reason to try again, never to believe that something happened.
 """
 

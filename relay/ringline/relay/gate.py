@@ -1,6 +1,6 @@
-"""The opening handshake: who may open which WebSocket (protocol §2).
+"""The opening handshake: who may open which WebSocket.
 
-A caller's handshake never looks at its target: it tells nothing about any other handle.
+A caller's handshake never looks at its target: it tells nothing about any other handle (RL-TRANSPORT-007).
 """
 
 import re
@@ -36,7 +36,7 @@ def is_websocket_target(target: str) -> bool:
 
 
 def features(log: KeyLog | None) -> list[str]:
-    """Return the features of a relay, each of which a connection may ask for (protocol §2.1)."""
+    """Return the features of a relay, each of which a connection may ask for (RL-EXT-001)."""
     return [] if log is None else [FEATURE]
 
 
@@ -94,7 +94,7 @@ class RelayGate:
         return retry_reason(self._settings.drain_retry_ms)
 
     def _admit(self, request: Handshake) -> Receiver:
-        """Return the receiver of a handshake that is let in; the order of checks is protocol §2's."""
+        """Return the receiver of a handshake that is let in; the order is that of RL-TRANSPORT-011."""
         if not self._entrance.admits(request.all("host"), request.all("origin")):
             raise HttpProblem(code="forbidden")
         route = _ROUTE.fullmatch(request.path)
@@ -157,7 +157,8 @@ class RelayGate:
     ) -> Mapping[str, str]:
         given = _parameters(query, required=required, optional=optional)
         asked = given.get("features")
-        # protocol §2.1: an upgrade that succeeds means that all are on.
+        # RL-EXT-003: a feature that the relay does not have is answered 400. RL-EXT-004: all others are in
+        # force.
         if asked is not None and not set(asked.split(",")) <= set(features(self._directory.log)):
             raise HttpProblem("a feature in the query is not one of this relay's", code="malformed")
         return given

@@ -1,8 +1,9 @@
-"""Invites: who may take a handle here, and who has let whom through by one (protocol §9).
+"""Invites: who may take a handle here, and who has let whom through by one.
 
 An invite is an id and a secret of 128 bits. The relay tells the secret once, to the inviter, and keeps its
-hash alone, so that neither a copy of the database nor a later request brings it back. Like the directory, of
-which it is a part, the book answers from memory or returns the changes that a request amounts to.
+hash alone (RL-HTTP-051, RL-HTTP-056), so that neither a copy of the database nor a later request brings it
+back. Like the directory, of which it is a part, the book answers from memory or returns the changes that a
+request amounts to.
 """
 
 import hmac

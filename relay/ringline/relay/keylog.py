@@ -1,4 +1,4 @@
-"""The key log of a relay: what it has taken of cards, successions and revocations, in order (envelope §7).
+"""The key log of a relay: what it has taken of cards, successions and revocations, in order (RL-LOG-001).
 
 The tree is in memory, 64 bytes for each entry; the entries themselves are in the store. Everything that is
 served is cut out of the two, so a relay can answer for its log in no other way than it once did.
@@ -24,7 +24,7 @@ from ringline.relay.store import CardPublished, CardRevoked, Change, LogAppended
 __all__ = ["FEATURE", "KeyLog", "unlogged"]
 
 FEATURE: Final = "keylog"
-"""The feature that a relay with a log names (protocol §2.1)."""
+"""The feature that a relay with a log names (RL-EXT-001)."""
 
 _HEIGHT: Final = TILE_WIDTH.bit_length() - 1
 _successions: Final = msgspec.json.Decoder(SuccessionStatement)

@@ -18,7 +18,7 @@ DEVELOPMENT: Final = Settings(claims_per_minute=0, failed_logins_per_minute=0, p
 """Settings of a relay that only its own computer reaches: no budgets for addresses, there is one."""
 
 LOCAL_REALM: Final = "localhost"
-"""The realm of every development relay (protocol §1)."""
+"""The realm of every development relay (RL-DEPLOY-004)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -311,7 +311,7 @@ class RelayServer:
         )
 
     def _tell_date(self) -> None:
-        """Keep the ``Date`` of every answer true: clients correct their clocks by it (protocol §2)."""
+        """Keep the ``Date`` of every answer true: clients correct their clocks by it (RL-AUTH-022)."""
         date = formatdate(self._clock().wall / 1000, usegmt=True)
         self._state.default_headers = [(b"date", date.encode())]
         self._date_timer = asyncio.get_running_loop().call_later(_DATE_EVERY_S, self._tell_date)
@@ -322,7 +322,7 @@ class RelayServer:
         """Take no new calls, and return when the running ones have ended or had their time.
 
         Connections are closed with 1001 as they become idle, and at the latest when the time is over
-        (protocol §2). The port stays open for those who wait for the end of a call.
+        (RL-TRANSPORT-038). The port stays open for those who wait for the end of a call.
         """
         if self._draining:
             return
@@ -374,7 +374,7 @@ class RelayServer:
 
 
 def _mint_invite() -> Minted:
-    # 128 bits of secret (protocol §9); 64 are enough for an id that nobody else is told. An id is typed,
+    # 128 bits of secret; 64 are enough for an id that nobody else is told. An id is typed,
     # so it does not begin with a hyphen.
     return Minted(secrets.token_hex(8), b64encode(secrets.token_bytes(16)))
 

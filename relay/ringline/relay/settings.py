@@ -1,6 +1,6 @@
 """The bounds and budgets that an operator may change: one table, and a frozen value made from it.
 
-Settings come from the command line of a relay, never from the wire (protocol §4, §5). `TABLE` is the only
+Settings come from the command line of a relay, never from the wire (RL-DEPLOY-002). `TABLE` is the only
 place that knows a setting's default, unit and range.
 """
 
@@ -45,7 +45,7 @@ _B, _Q, _P = Kind.BOUND, Kind.BUDGET, Kind.PROCESS
 # A table is read by its rows.
 # fmt: off
 TABLE: Final[Mapping[str, Setting]] = {
-    # --- budgets (protocol §4)
+    # --- budgets
     "CALLS_PER_HOUR": Setting(_Q, limits.CALLS_PER_HOUR, "requests", 0, 100_000,
         "of one caller within BUDGET_WINDOW_MS"),
     "CALLS_PER_PAIR_PER_HOUR": Setting(_Q, limits.CALLS_PER_PAIR_PER_HOUR, "requests", 0, 100_000,
@@ -95,7 +95,7 @@ TABLE: Final[Mapping[str, Setting]] = {
         "that the turns of a conversation may take"),
     "AFFINITY_MS": Setting(_B, limits.CONTEXT_IDLE_MS, "ms", 1, limits.DAY_MS,
         "for which a conversation stays with the instance that took it"),
-    # --- sync calls (protocol §5)
+    # --- sync calls
     "RING_BOUND_MS": Setting(_B, limits.RING_BOUND_MS, "ms", 1, limits.DAY_MS,
         "from hand-out to acceptance"),
     "CALL_BOUND_MS": Setting(_B, limits.CALL_BOUND_MS, "ms", 1, limits.DAY_MS,
@@ -112,7 +112,7 @@ TABLE: Final[Mapping[str, Setting]] = {
         "of outcomes kept with records at most, oldest out"),
     "PARTY_LIFE_MS": Setting(_B, limits.CARD_GRACE_MS, "ms", 1, 30 * limits.DAY_MS,
         "for which the two sides of a call may see each other's keys"),
-    # --- durable calls (protocol §6)
+    # --- durable calls
     "DURABLE_LIFE_MS": Setting(_B, limits.DURABLE_LIFE_MS, "ms", 1, limits.DURABLE_LIFE_MS,
         "from admission to execute_by at most"),
     "LEASE_MS": Setting(_B, limits.LEASE_MS, "ms", 1, limits.DAY_MS,
@@ -133,13 +133,13 @@ TABLE: Final[Mapping[str, Setting]] = {
         "for a listener to stop a begun durable call whose time is over"),
     "STORED_RECORD_LIFE_MS": Setting(_B, limits.STORED_RECORD_LIFE_MS, "ms", 1, 30 * limits.DAY_MS,
         "from execute_by until the record of a durable call and its outcome are deleted"),
-    # --- cancellation (protocol §7)
+    # --- cancellation
     "CANCEL_WAIT_MS": Setting(_B, limits.CANCEL_WAIT_MS, "ms", 0, limits.DAY_MS,
         "that an HTTP cancel waits for the listener"),
     # --- spoken codes
     "PAIRING_LIFE_MS": Setting(_B, limits.PAIRING_LIFE_MS, "ms", 1, limits.HOUR_MS,
         "from the making of a spoken code until it is forgotten"),
-    # --- connections (protocol §2)
+    # --- connections
     "PING_INTERVAL_MS": Setting(_B, limits.PING_INTERVAL_MS, "ms", 1, limits.DAY_MS,
         "between pings"),
     "PING_TIMEOUT_MS": Setting(_B, limits.PING_TIMEOUT_MS, "ms", 1, limits.DAY_MS,
