@@ -25,7 +25,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[2]
 EDGES: Final = ("picows", "websockets")
 ROLES: Final = ("listener", "caller", "vectors")
-LEFT_OUT: Final = {"node-vectors": ("relay", "log", "keyfile", "invite", "chain")}
+LEFT_OUT: Final = {"node-vectors": ("relay", "log", "keyfile", "invite")}
 """Parts of the protocol that a subject is known to be without."""
 _BIN: Final = Path(sys.executable).parent
 _SUITE: Final = str(_BIN / "ringline-conformance")

@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { homedir } from "node:os";
+import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import { Caller, fingerprint, Home, Listener, LocalError, PeerFailure, RelayError, type Work } from "./src/index.js";
 
@@ -18,20 +19,13 @@ const USAGE = `ringline-peer [--home FOLDER] [--suite 1|2] COMMAND
 function run(command: readonly string[], work: Work): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(command[0] ?? "", command.slice(1), { detached: true, stdio: ["pipe", "pipe", "inherit"] });
-    const chunks: Buffer[] = [];
+    const said = text(child.stdout);
     const end = () => child.pid !== undefined && process.kill(-child.pid, "SIGKILL");
     work.signal.addEventListener("abort", end);
-    child.stdout.on("data", (chunk: Buffer) => chunks.push(chunk));
     child.on("error", reject);
-    child.on("close", (code) => (code === 0 ? resolve(Buffer.concat(chunks).toString("utf8")) : reject(new Error("the program failed"))));
+    child.on("close", (code) => (code === 0 ? resolve(said) : reject(new Error("the program failed"))));
     child.stdin.on("error", () => undefined).end(work.message);
   });
-}
-
-async function input(): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString("utf8");
 }
 
 async function main(): Promise<number> {
@@ -60,7 +54,7 @@ async function main(): Promise<number> {
     await listener.run(() => note(`listening as ${home.handle}`));
   } else if (command === "call") {
     const handle = subject.includes("//") ? caller.relay.pin(subject) : subject;
-    const message = await input();
+    const message = await text(process.stdin);
     const stopper = new AbortController();
     process.once("SIGINT", () => stopper.abort());
     if (values.durable === true) console.log(await caller.submit(handle, { message }));

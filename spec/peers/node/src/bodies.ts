@@ -1,5 +1,6 @@
 /** The JSON under the seal (ENVELOPE, "The JSON under the seal"). */
-import { utf8 } from "./bytes.js";
+import { text as decode, utf8 } from "./bytes.js";
+import type { Terminal } from "./envelope.js";
 import { ajv } from "./frames.js";
 import { type Json, type JsonObject, parseObject } from "./json.js";
 
@@ -7,31 +8,15 @@ export const MESSAGE_BYTES = 64_000;
 export const REPLY_BYTES = 256_000;
 const PEER_CODES = "busy timeout agent_error blocked task_unknown context_unknown message_too_large duplicate_conflict".split(" ");
 
-export interface Offer { readonly id: string; readonly summary?: string; readonly args_schema?: JsonObject }
-export interface Request {
-  readonly message: string;
-  readonly task?: string;
-  readonly args?: JsonObject;
-  readonly query?: "tasks";
-  readonly context_id?: string;
-  readonly turn?: number;
-  readonly prev?: string;
-  readonly traceparent?: string;
-}
-export interface Reply {
-  readonly text: string;
-  readonly value?: Json;
-  readonly task?: string;
-  readonly context_id?: string;
-  readonly turn?: number;
-}
-export interface Failure { readonly code: string; readonly detail?: string; readonly offered?: readonly string[] }
-export interface Outcome {
-  readonly reason: "completed" | "failed" | "indeterminate_execution";
-  readonly reply?: Reply;
-  readonly failure?: Failure;
-  readonly offered?: readonly Offer[];
-}
+export type Offer = Readonly<{ id: string; summary?: string; args_schema?: JsonObject }>;
+/** A turn of a conversation and its number. */
+type Turn = Readonly<{ context_id?: string; turn?: number }>;
+/** `prev` is the hash of the answer before. */
+export type Request = Turn & Readonly<{ message: string; task?: string; args?: JsonObject; query?: "tasks"; prev?: string; traceparent?: string }>;
+export type Reply = Turn & Readonly<{ text: string; value?: Json; task?: string }>;
+export type Failure = Readonly<{ code: string; detail?: string; offered?: readonly string[] }>;
+type Reason = "completed" | "failed" | "indeterminate_execution";
+export type Outcome = Readonly<{ reason: Reason; reply?: Reply; failure?: Failure; offered?: readonly Offer[] }>;
 
 /** Thrown for a text over its limit, which has a code of its own (RL-ENVELOPE-036). */
 export class TooLarge extends RangeError {}
@@ -63,8 +48,8 @@ const isOutcome = ajv.compile({
 });
 
 /** Throws `TooLarge`, or another error for JSON that breaks the rules. */
-export function readRequest(json: string): Request {
-  const body = parseObject(json, { depth: 64, whole: [["turn"], ["kt", "size"]] });
+export function readRequest(json: Uint8Array): Request {
+  const body = parseObject(decode(json), 64, /^\/(turn|kt\/size)$/);
   if (!isRequest(body) || utf8(String(body["traceparent"] ?? "")).length > 512) throw new RangeError("sealed JSON that is no request");
   const request = body as unknown as Request;
   if (utf8(request.message).length > MESSAGE_BYTES) throw new TooLarge("a message over 64,000 bytes");
@@ -73,8 +58,8 @@ export function readRequest(json: string): Request {
 }
 
 /** Throws for JSON that breaks the rules or does not fit the `terminal` of its frame (RL-ENVELOPE-041). */
-export function readOutcome(json: string, terminal: string): Outcome {
-  const body = parseObject(json, { depth: 64, whole: [["reply", "turn"], ["kt", "size"]] });
+export function readOutcome(json: Uint8Array, terminal: Terminal): Outcome {
+  const body = parseObject(decode(json), 64, /^\/(reply\/turn|kt\/size)$/);
   if (!isOutcome(body)) throw new RangeError("sealed JSON that is no outcome");
   const outcome = body as unknown as Outcome;
   if (utf8(outcome.failure?.detail ?? "").length > 500) throw new RangeError("a detail over 500 bytes");
@@ -83,9 +68,9 @@ export function readOutcome(json: string, terminal: string): Outcome {
   return outcome;
 }
 
-export const failed = (code: string, detail?: string, reason: Outcome["reason"] = "failed"): Outcome => ({
+export const failed = (code: string, detail?: string, reason: Reason = "failed"): Outcome => ({
   reason,
-  failure: { code, ...(detail === undefined ? {} : { detail: cut(detail, 500) }) },
+  failure: detail === undefined ? { code } : { code, detail: cut(detail, 500) },
 });
 
 /** `value` in at most `limit` bytes of UTF-8, cut between characters. */

@@ -8,30 +8,14 @@ export const text = (bytes: Uint8Array): string => new TextDecoder("utf-8", { fa
 export const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 export const unhex = (digits: string): Bytes => Uint8Array.from(Buffer.from(digits, "hex"));
 export const random = (length: number): Bytes => Uint8Array.from(randomBytes(length));
-export const sha256 = (...parts: Uint8Array[]): Bytes => {
-  const hash = createHash("sha256");
-  for (const part of parts) hash.update(part);
-  return Uint8Array.from(hash.digest());
-};
-
-export function concat(...parts: Uint8Array[]): Bytes {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
+export const concat = (...parts: Uint8Array[]): Bytes => Uint8Array.from(Buffer.concat(parts));
+export const sha256 = (...parts: Uint8Array[]): Bytes => Uint8Array.from(createHash("sha256").update(concat(...parts)).digest());
 export const equal = (a: Uint8Array, b: Uint8Array): boolean => Buffer.compare(a, b) === 0;
 
-function number(value: number | bigint, size: number): Bytes {
-  const bytes = new Uint8Array(size);
-  let rest = BigInt(value);
-  for (let at = size - 1; at >= 0; at--, rest >>= 8n) bytes[at] = Number(rest & 0xffn);
-  if (rest !== 0n) throw new RangeError(`${value} does not fit ${size} bytes`);
-  return bytes;
+function number(value: number, size: number): Bytes {
+  const digits = BigInt(value).toString(16).padStart(size * 2, "0");
+  if (value < 0 || digits.length > size * 2) throw new RangeError(`${value} does not fit ${size} bytes`);
+  return unhex(digits);
 }
 export const u8 = (value: number): Bytes => number(value, 1);
 export const u16 = (value: number): Bytes => number(value, 2);
@@ -59,15 +43,15 @@ export class Reader {
     if (!equal(this.take(head.length), head)) throw new RangeError(`not labelled ${use}`);
   }
   take(length: number): Bytes {
-    const part = this.bytes.subarray(this.#at, this.#at + length);
+    const part = this.bytes.slice(this.#at, this.#at + length);
     if (part.length !== length) throw new RangeError("cut short");
     this.#at += length;
     return Uint8Array.from(part);
   }
   number(size: number): number {
-    const value = this.take(size).reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
-    if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new RangeError("a number out of range");
-    return Number(value);
+    const value = Number.parseInt(hex(this.take(size)), 16);
+    if (!Number.isSafeInteger(value)) throw new RangeError("a number out of range");
+    return value;
   }
   v(): Bytes {
     return this.take(this.number(2));

@@ -1,9 +1,10 @@
 /** Calls, sync and durable. Everything sealed is kept and sent again byte for byte; nothing is sealed twice. */
-import { b64, hex, random, sha256, unb64, utf8 } from "./bytes.js";
-import { MESSAGE_BYTES, type Outcome, type Reply, readOutcome, type Request } from "./bodies.js";
-import { type Envelope, type Exchange, fits, type Mode, openOutcome, REQUEST_CAP, sealRequest, type Terminal } from "./envelope.js";
+import { MESSAGE_BYTES, type Offer, type Reply, readOutcome, type Request } from "./bodies.js";
+import { b64, hex, random, sha256, text, unb64, utf8 } from "./bytes.js";
+import type { Connection } from "./connection.js";
+import { answerTo, type Envelope, type Exchange, fits, type Mode, openOutcome, REQUEST_CAP, sealRequest, type Terminal } from "./envelope.js";
 import { LocalError, PeerFailure, RelayError } from "./errors.js";
-import { type Frame, readFrame } from "./frames.js";
+import type { Frame } from "./frames.js";
 import type { Home } from "./home.js";
 import { Relay } from "./relay.js";
 
@@ -15,35 +16,30 @@ export interface CallOptions extends Partial<Request> {
   readonly signal?: AbortSignal;
   /** Told why a cancellation that `signal` asked for did not happen; the call goes on. */
   readonly onNotCancelled?: (reason: string) => void;
-  readonly suites?: readonly number[];
 }
-export interface Answer extends Reply {
-  readonly callId: string;
-  readonly offered?: Outcome["offered"];
-  /** `prev` of the next turn of the conversation. */
-  readonly prev: string;
-}
-interface Pending {
-  readonly handle: string;
-  readonly mode: Mode;
-  readonly frame: Frame;
-  readonly peer: string;
-  readonly digest: string;
+/** `prev` is for the next turn of the conversation. */
+export type Answer = Reply & Readonly<{ callId: string; prev: string; offered?: readonly Offer[] }>;
+/** A sealed request and what became of it, as it is kept in the outbox under its message id. */
+interface Pending extends Readonly<{ exchange: Exchange; envelope: Envelope; digest: string }> {
   /** Hash of the JSON. */
   readonly content: string;
+  /** Of the one-time key for the answer; gone once the answer is open. */
   replySeed?: string;
   callId?: string;
   answer?: Sealed;
 }
 /** An opened outcome with all that proves it to a third party. */
-interface Sealed {
-  readonly terminal: Terminal;
-  readonly json: string;
-  readonly ctx: string;
-  readonly signature: string;
-  readonly card: string;
-}
+type Sealed = Readonly<{ terminal: Terminal; json: string; ctx: string; signature: string; card: string }>;
 const ENDS: Record<string, string> = { canceled: "canceled", expired: "timeout", delivery_failed: "offline", revoked: "unauthorized", indeterminate_execution: "timeout" };
+/** Byte for byte the same whenever it is sent. */
+function requestFrame({ exchange, envelope }: Pending): Frame {
+  const delivery = exchange.mode === "durable" ? ({ delivery_mode: "durable" } as const) : {};
+  return { type: "call_request", envelope, correlation_id: exchange.correlationId, message_id: exchange.messageId, ...delivery };
+}
+/** Whether a `call_queued` is about this request and promises no more than was asked (RL-DURABLE-068). */
+function isReceipt(frame: Frame, { messageId, correlationId, exp }: Exchange): boolean {
+  return frame.message_id === messageId && frame.correlation_id === correlationId && (frame.expires_at ?? 0) <= exp;
+}
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Caller {
@@ -56,16 +52,15 @@ export class Caller {
   }
 
   /** The JSON to seal. Throws `LocalError` for what must not be sent. */
-  #json({ messageId, correlationId, timeoutMs, signal, onNotCancelled, suites, ...rest }: CallOptions): string {
-    void [correlationId, timeoutMs, signal, onNotCancelled, suites];
-    if (messageId !== undefined && !/^(?!0+$)[0-9a-f]{32}$/.test(messageId)) throw new LocalError("config", "the message id is none; nothing was sealed");
-    const json = JSON.stringify({ message: "", ...rest });
-    if (utf8(rest.message ?? "").length > MESSAGE_BYTES || !fits(utf8(json).length + 1218, REQUEST_CAP)) {
-      throw new LocalError("message_too_large", "the message is over 64,000 bytes; nothing was sealed or sent");
-    }
-    if ((rest.message ?? "") === "" && rest.query === undefined && rest.task === undefined && rest.args === undefined) {
-      throw new LocalError("config", "the message is empty; nothing was sealed or sent"); // RL-ENVELOPE-050
-    }
+  #json(options: CallOptions): string {
+    const { message = "", task, args, query, context_id, turn, prev, traceparent, messageId } = options;
+    const json = JSON.stringify({ message, task, args, query, context_id, turn, prev, traceparent });
+    const refuse = (code: string, what: string) => new LocalError(code, `${what}; nothing was sealed or sent`);
+    if (messageId !== undefined && !/^(?!0+$)[0-9a-f]{32}$/.test(messageId)) throw refuse("config", "the message id is none");
+    if (utf8(message).length > MESSAGE_BYTES) throw refuse("message_too_large", "the message is over 64,000 bytes");
+    if (!fits(utf8(json).length + 1218, REQUEST_CAP)) throw refuse("message_too_large", "message and arguments do not fit");
+    const empty = message === "" && query === undefined && task === undefined && args === undefined;
+    if (empty) throw refuse("config", "the message is empty"); // RL-ENVELOPE-050
     return json;
   }
 
@@ -75,7 +70,8 @@ export class Caller {
     const content = b64(sha256(utf8(json)));
     const known = options.messageId === undefined ? undefined : this.home.read<Pending>(`outbox/${options.messageId}.json`);
     if (known !== undefined) {
-      if (known.handle === handle && known.mode === mode && known.content === content) return known;
+      const { to, mode: before } = known.exchange;
+      if (to.handle === handle && before === mode && known.content === content) return known;
       throw new LocalError("config", "this message id was used for another message; nothing was sent");
     }
     const pending = { ...(await this.#seal(handle, mode, json, options, life)), content };
@@ -84,47 +80,38 @@ export class Caller {
   }
 
   #keep(pending: Pending): void {
-    this.home.write(`outbox/${pending.frame.message_id ?? ""}.json`, pending);
+    this.home.write(`outbox/${pending.exchange.messageId}.json`, pending);
   }
 
   async #seal(handle: string, mode: Mode, json: string, options: CallOptions, life: number): Promise<Omit<Pending, "content">> {
-    const { messageId = hex(random(16)), correlationId = hex(random(16)), suites } = options;
+    const { messageId = hex(random(16)), correlationId = hex(random(16)) } = options;
     await this.relay.meet();
-    const peer = await this.relay.peer(handle);
-    const usable = [...peer.prekey.keys.keys()].filter((id) => (suites ?? this.home.suites).includes(id));
-    const suite = Math.max(...usable);
-    const key = peer.prekey.keys.get(suite);
+    const { ipk, cardId, prekey } = await this.relay.peer(handle);
+    const suite = Math.max(...[...prekey.keys.keys()].filter((id) => this.home.suites.includes(id)));
+    const key = prekey.keys.get(suite);
     if (key === undefined) throw new LocalError("version_unsupported", `no suite in common with ${handle}; nothing was sealed`);
     const iat = this.relay.now();
-    const { realm, ipk, cardId } = this.home;
-    const from = { handle: this.home.handle, ipk, cardId };
-    const exchange: Exchange = { realm, from, to: peer, suite, mode, messageId, correlationId, iat, exp: iat + life };
-    const { envelope, replySeed, digest } = await sealRequest(exchange, key, this.home.ssk, json);
-    const delivery = mode === "durable" ? ({ delivery_mode: "durable" } as const) : {};
-    const frame: Frame = { type: "call_request", envelope, correlation_id: correlationId, message_id: messageId, ...delivery };
-    return { handle, mode, frame, peer: b64(peer.ipk), digest: b64(digest), replySeed: b64(replySeed) };
+    const { realm, party: from, ssk } = this.home;
+    const exchange: Exchange = { realm, from, to: { handle, ipk, cardId }, suite, mode, messageId, correlationId, iat, exp: iat + life };
+    return { exchange, ...(await sealRequest(exchange, key, ssk, json)) };
   }
 
   /** Throws `RangeError` for what does not open; `LocalError` when the relay kept the check from being made. */
   async #open(pending: Pending, callId: string, terminal: Terminal, envelope: Envelope): Promise<Sealed> {
-    const { frame, replySeed } = pending;
-    if (frame.envelope === undefined || replySeed === undefined) throw new RangeError("no key to open it");
-    const signer = await this.relay.cardOf(pending.handle, envelope.sid, { ipk: unb64(pending.peer, 32) });
-    const { suite, exp } = frame.envelope;
-    const from = { handle: pending.handle, ipk: signer.ipk, cardId: signer.id };
-    const ids = { messageId: frame.message_id ?? "", correlationId: frame.correlation_id ?? "" };
-    const { realm, handle, ipk } = this.home;
-    const answer: Exchange = { realm, from, to: { handle, ipk }, suite, mode: pending.mode, ...ids, iat: envelope.iat, exp };
-    const opened = await openOutcome(answer, envelope, unb64(replySeed, 32), signer.card.spk, { callId, terminal, digest: unb64(pending.digest, 32) });
+    const { exchange, digest, replySeed } = pending;
+    if (replySeed === undefined) throw new RangeError("no key to open it");
+    const { party, spk } = await this.relay.signer(exchange.to.handle, envelope.sid, { ipk: exchange.to.ipk });
+    const answer = answerTo(exchange, party, envelope.iat);
+    const opened = await openOutcome(answer, envelope, unb64(replySeed, 32), spk, { callId, terminal, digest });
     readOutcome(opened.json, terminal);
-    return { terminal, json: opened.json, ctx: b64(opened.ctx), signature: b64(opened.signature), card: envelope.sid };
+    return { terminal, json: text(opened.json), ctx: b64(opened.ctx), signature: b64(opened.signature), card: envelope.sid };
   }
 
   #told(answer: Sealed, callId: string): Answer {
-    const outcome = readOutcome(answer.json, answer.terminal);
-    const { reply, failure } = outcome;
-    if (failure !== undefined) throw new PeerFailure(failure.code, failure.detail, outcome.reason, callId);
-    return { ...(reply as Reply), callId, prev: b64(sha256(utf8(answer.json))), ...(outcome.offered === undefined ? {} : { offered: outcome.offered }) };
+    const json = utf8(answer.json);
+    const { reason, reply, failure, offered = [] } = readOutcome(json, answer.terminal);
+    if (failure !== undefined) throw new PeerFailure(failure.code, failure.detail, reason, callId);
+    return { ...(reply as Reply), offered, callId, prev: b64(sha256(json)) };
   }
 
   /** A sync call. Throws `RelayError`, `PeerFailure` or `LocalError`; `signal` asks for the cancellation. */
@@ -144,95 +131,95 @@ export class Caller {
     return this.#told(pending.answer, pending.callId ?? "");
   }
 
+  /** A connection for one call, or undefined when it may be tried again. Throws otherwise. */
+  async #dial(handle: string, deadline: number, signal?: AbortSignal): Promise<Connection | undefined> {
+    if (this.#revoked) throw new LocalError("revoked", "this card was revoked; nothing was sent"); // RL-TRANSPORT-041
+    if (this.#rest > Date.now()) await pause(Math.min(this.#rest, deadline) - Date.now());
+    return await this.relay.dial(`/v1/call/${handle}`).catch((error: unknown) => {
+      const passing = error instanceof LocalError && error.code === "relay_unreachable";
+      if (passing && Date.now() < deadline && signal?.aborted !== true) return undefined;
+      throw error;
+    });
+  }
+
   /**
    * Sends the request on a connection of its own, until a sync call has its outcome or a durable one its `callId`.
    * Undefined when the connection was lost before; throws what ends the call.
    */
   async #send(pending: Pending, deadline: number, { signal, onNotCancelled }: CallOptions = {}): Promise<Sealed | undefined> {
-    if (this.#revoked) throw new LocalError("revoked", "this card was revoked; nothing was sent"); // RL-TRANSPORT-041
-    if (this.#rest > Date.now()) await pause(Math.min(this.#rest, deadline) - Date.now());
-    const socket = await this.relay.dial(`/v1/call/${pending.handle}`).catch((error: unknown) => {
-      if (error instanceof LocalError && error.code === "relay_unreachable" && Date.now() < deadline && signal?.aborted !== true) return undefined;
-      throw error;
-    });
-    if (socket === undefined) return undefined;
-    let [bad, asked] = [0, false];
+    const { exchange } = pending;
+    const connection = await this.#dial(exchange.to.handle, deadline, signal);
+    if (connection === undefined) return undefined;
+    let asked = false;
     const cancel = () => {
       if (asked || pending.callId === undefined) return; // RL-CANCEL-013: held until the call has a name
       asked = true;
-      socket.send(JSON.stringify({ type: "cancel_call", call_id: pending.callId }));
+      connection.send({ type: "cancel_call", call_id: pending.callId });
     };
-    const read = async (frame: Frame): Promise<Sealed | undefined> => {
-      if (frame.type === "call_status" && frame.correlation_id === pending.frame.correlation_id) {
-        if (pending.mode === "sync") pending.callId ??= frame.call_id ?? "";
-        this.note(`the relay says: ${frame.state ?? ""} (${frame.call_id ?? ""})`);
-        if (signal?.aborted === true) cancel();
-      } else if (frame.type === "call_queued") {
-        // RL-DURABLE-068
-        const { message_id, correlation_id, envelope } = pending.frame;
-        if (frame.message_id !== message_id || frame.correlation_id !== correlation_id || (frame.expires_at ?? 0) > (envelope?.exp ?? 0)) return undefined;
-        pending.callId = frame.call_id ?? "";
-        socket.close(1000);
-      } else if (frame.type === "call_error" && (frame.call_id === undefined || frame.call_id === (pending.callId ?? frame.call_id))) {
-        throw new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms);
-      } else if (frame.type === "call_not_cancelled" && frame.call_id === pending.callId) {
-        asked = false;
-        onNotCancelled?.(frame.reason ?? "");
-      } else if (frame.type === "call_outcome" && frame.envelope !== undefined && pending.mode === "sync") {
-        // RL-ENVELOPE-039, RL-ENVELOPE-040: what does not open is nobody's answer.
-        const end = await this.#open(pending, frame.call_id ?? "", frame.terminal ?? "failed", frame.envelope).catch((error: unknown) => {
-          this.note(`an outcome that cannot be used: ${(error as Error).message}`);
-        });
-        if (end === undefined) return undefined;
-        pending.callId = frame.call_id ?? "";
-        delete pending.replySeed; // RL-ENVELOPE-044
-        return end;
+    let late = false;
+    const timer = setTimeout(() => (cancel(), (late = true), connection.close()), Math.max(0, deadline - Date.now()));
+    signal?.addEventListener("abort", cancel);
+    connection.send(requestFrame(pending));
+    try {
+      for await (const frame of connection.frames("relay_to_caller")) {
+        if (frame.type === "call_status" && frame.correlation_id === exchange.correlationId) {
+          if (exchange.mode === "sync") pending.callId ??= frame.call_id ?? "";
+          this.note(`the relay says: ${frame.state ?? ""} (${frame.call_id ?? ""})`);
+          if (signal?.aborted === true) cancel();
+        } else if (frame.type === "call_queued" && isReceipt(frame, exchange)) {
+          pending.callId = frame.call_id ?? "";
+          return undefined;
+        } else if (frame.type === "call_error" && (frame.call_id === undefined || frame.call_id === (pending.callId ?? frame.call_id))) {
+          throw new RelayError(frame.code ?? "", frame.call_id, frame.retry_after_ms);
+        } else if (frame.type === "call_not_cancelled" && frame.call_id === pending.callId) {
+          asked = false;
+          onNotCancelled?.(frame.reason ?? "");
+        } else if (frame.type === "call_outcome" && exchange.mode === "sync") {
+          const end = await this.#opened(pending, frame);
+          if (end !== undefined) return end;
+        }
       }
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", cancel);
+      connection.close();
+    }
+    if (late) {
+      const what = asked ? "the cancellation was requested" : "nothing was heard of the call";
+      throw new LocalError("timeout", `stopped waiting; ${what}, the work may have run`, pending.callId);
+    }
+    await this.#lost(connection, pending.callId);
+    return undefined;
+  }
+
+  /** RL-ENVELOPE-039, RL-ENVELOPE-040: what does not open is nobody's answer, and is passed over. */
+  async #opened(pending: Pending, { call_id: callId = "", terminal = "failed", envelope }: Frame): Promise<Sealed | undefined> {
+    try {
+      const end = await this.#open(pending, callId, terminal, envelope as Envelope);
+      pending.callId = callId;
+      delete pending.replySeed; // RL-ENVELOPE-044
+      return end;
+    } catch (error) {
+      this.note(`an outcome that cannot be used: ${(error as Error).message}`);
       return undefined;
-    };
-    return await new Promise<Sealed | undefined>((resolve, reject) => {
-      let turn = Promise.resolve();
-      const late = setTimeout(() => {
-        cancel();
-        const what = asked ? "the cancellation was requested" : "nothing was heard of the call";
-        reject(new LocalError("timeout", `stopped waiting; ${what}, the work may have run`, pending.callId));
-        socket.close(1000);
-      }, Math.max(0, deadline - Date.now()));
-      socket.on("message", (data: Buffer, binary) => {
-        turn = turn.then(async () => {
-          let frame: Frame;
-          try {
-            frame = readFrame(data, binary, "relay_to_caller");
-          } catch {
-            if (++bad >= 20) socket.close(1008, "frames"); // RL-FRAME-017, RL-FRAME-018
-            return;
-          }
-          const end = await read(frame);
-          if (end !== undefined) resolve(end);
-          if (end !== undefined) socket.close(1000);
-        }).catch((error: unknown) => (reject(error as Error), socket.close(1000)));
-      });
-      socket.on("close", (code: number, reason: Buffer) => void turn.then(() => {
-        clearTimeout(late);
-        signal?.removeEventListener("abort", cancel);
-        const wait = code === 1001 ? /^retry=(\d{1,9})$/.exec(reason.toString()) : null;
-        if (wait !== null) this.#rest = Date.now() + Math.min(Number(wait[1]), 120_000);
-        if (code === 4001) this.#revoked = true;
-        if (code === 4000) reject(new LocalError("relay_unreachable", "another connection took this one's place; the work may have run", pending.callId));
-        if (code === 4001) reject(new LocalError("revoked", "this card was revoked; the work may have run", pending.callId));
-        resolve(undefined);
-      }));
-      socket.on("error", () => undefined);
-      signal?.addEventListener("abort", cancel);
-      socket.resume();
-      socket.send(JSON.stringify(pending.frame));
-    });
+    }
+  }
+
+  /** What the end of a connection says; throws when it is not to be made again. */
+  async #lost(connection: Connection, callId: string | undefined): Promise<void> {
+    const { code, reason } = await connection.closed;
+    const seconds = code === 1001 ? /^retry=(\d{1,9})$/.exec(reason)?.[1] : undefined;
+    if (seconds !== undefined) this.#rest = Date.now() + Math.min(Number(seconds), 120_000);
+    if (code === 4000) throw new LocalError("relay_unreachable", "another connection took this one's place; the work may have run", callId);
+    if (code !== 4001) return;
+    this.#revoked = true;
+    throw new LocalError("revoked", "this card was revoked; the work may have run", callId);
   }
 
   /** Leaves a durable call with the relay. The receipt, a plain string, is good in any later process with this home. */
   async submit(handle: string, options: CallOptions): Promise<string> {
     const pending = await this.#prepare(handle, "durable", options, Math.min(options.timeoutMs ?? 259_200_000, 259_200_000));
-    const receipt = pending.frame.message_id ?? "";
+    const receipt = pending.exchange.messageId;
     await this.#queue(receipt, pending, Date.now() + 30_000);
     return receipt;
   }
@@ -293,7 +280,8 @@ export class Caller {
     const pending = this.#pending(receipt);
     if (pending.callId === undefined) throw new LocalError("config", "the relay has not taken this call yet");
     const { status, body } = await this.relay.request("POST", `/v1/calls/${pending.callId}/cancel`, undefined, { waitMs: 15_000 });
-    if (status === 200 || status === 202) return status === 200 ? "canceled" : "requested";
+    if (status === 200) return "canceled";
+    if (status === 202) return "requested";
     const code = String(body["code"]);
     if (code === "already_terminal" || code === "too_late" || code === "unknown") return code;
     throw new RelayError(code, pending.callId);
@@ -303,8 +291,7 @@ export class Caller {
   async allowDurable(): Promise<void> {
     await this.relay.meet();
     const path = `/v1/handles/${this.home.handle}/policy`;
-    const { body } = await this.relay.request("GET", path);
-    const { accept, allow, block } = body;
+    const { accept, allow, block } = (await this.relay.request("GET", path)).body;
     const { status } = await this.relay.request("PUT", path, { offline: true, accept, allow, block });
     if (status !== 200) throw new RelayError(`HTTP ${status}`);
   }
@@ -312,13 +299,14 @@ export class Caller {
   /** Turns of one conversation, one after the other (CONVERSE). */
   conversation(handle: string): (options: CallOptions) => Promise<Answer> {
     const correlationId = hex(random(16));
-    let last: Promise<Answer | undefined> = Promise.resolve(undefined);
+    let last: Promise<Partial<Answer>> = Promise.resolve({});
     return (options) => {
-      const next = last.catch(() => undefined).then((before) => {
-        const { context_id, turn, prev } = before ?? {};
-        return this.call(handle, { ...options, correlationId, ...(context_id === undefined || turn === undefined || prev === undefined ? {} : { context_id, turn: turn + 1, prev }) });
+      const before = last;
+      const next = before.then(({ context_id, turn, prev }) => {
+        const follows = context_id !== undefined && turn !== undefined && prev !== undefined;
+        return this.call(handle, { ...options, correlationId, ...(follows ? { context_id, turn: turn + 1, prev } : {}) });
       });
-      last = next.catch(() => last);
+      last = next.catch(() => before); // a failure is no turn
       return next;
     };
   }

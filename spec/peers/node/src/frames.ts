@@ -7,6 +7,7 @@ import { parseObject } from "./json.js";
 const schema = JSON.parse(readFileSync(new URL("../frames.schema.json", import.meta.url), "utf8")) as object;
 export const ajv = new Ajv2020({ strict: false }).addSchema(schema, "frames");
 
+export type Direction = "relay_to_caller" | "relay_to_listener";
 type Words = "call_id" | "correlation_id" | "message_id" | "lease_id" | "from" | "terminal_reason" | "state" | "code" | "reason";
 type Numbers = "execute_by" | "retry_after_ms" | "submitted_at" | "expires_at";
 export type Frame = { readonly type: string; readonly envelope?: Envelope; readonly delivery_mode?: Mode; readonly terminal?: Terminal } & {
@@ -14,8 +15,8 @@ export type Frame = { readonly type: string; readonly envelope?: Envelope; reado
 } & { readonly [name in Numbers]?: number };
 
 /** RL-FRAME-001 to RL-FRAME-008 and RL-FRAME-055. Throws for a frame that is to be refused. */
-export function readFrame(data: Buffer, binary: boolean, direction: "relay_to_caller" | "relay_to_listener"): Frame {
-  const frame = parseObject(data.toString("utf8"), { depth: 8, integers: true });
+export function readFrame(data: Buffer, binary: boolean, direction: Direction): Frame {
+  const frame = parseObject(data.toString("utf8"), 8, /^/);
   if (binary || !ajv.validate(`frames#/$defs/${direction}`, frame)) throw new RangeError("a frame that breaks its form");
   const read = frame as unknown as Frame;
   if (read.type === "call_queued" && (read.expires_at ?? 0) <= (read.submitted_at ?? 0)) throw new RangeError("a call that ends before it begins");

@@ -1,22 +1,17 @@
 /** What a peer keeps on disk: one folder for one handle at one relay, for its owner's eyes only. */
 import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { hkdfSync } from "node:crypto";
-import { b64, type Bytes, concat, equal, hex, label, random, sha256, u16, unb64 } from "./bytes.js";
+import { b64, type Bytes, equal, hex, random, unb64 } from "./bytes.js";
+import type { Party } from "./envelope.js";
 import { LocalError } from "./errors.js";
-import { type Card, cardId, DAY, encodeCard, encodePrekey, HANDLE, HOUR, nextCommitment, publicOf, readCard, REALM, sign } from "./keys.js";
+import { type Card, cardId, DAY, encodeCard, HANDLE, HOUR, laterLink, nextCommitment, publicOf, readCard, REALM, seedOf, sign, statementOf } from "./keys.js";
 import { keyId, SUITES, suiteOf } from "./suites.js";
 
 /** A secret of a replaced prekey opens what was sealed at its last moment and arrives at its last (RL-KEYS-022). */
 const TAIL = 72 * HOUR + 240_000;
 
-interface Stored {
-  readonly realm: string;
-  readonly base: string;
-  readonly handle: string;
-  readonly identity: string;
-  readonly operational: string;
-  readonly next: string;
+/** Seeds and the card are base64url. */
+interface Stored extends Readonly<Record<"realm" | "base" | "handle" | "identity" | "operational" | "next", string>> {
   card: string;
   card_sig: string;
   /** The oldest link that is still needed, and when each epoch was first published (ms). */
@@ -73,6 +68,8 @@ export class Home {
   get ipk(): Bytes { return publicOf(unb64(this.stored.identity, 32)); }
   get cardBytes(): Bytes { return unb64(this.stored.card); }
   get cardId(): Bytes { return cardId(this.cardBytes); }
+  /** As the other side of an exchange knows it. */
+  get party(): Party { return { handle: this.handle, ipk: b64(this.ipk), cardId: b64(this.cardId) }; }
   get card(): Card { return readCard(this.cardBytes, unb64(this.stored.card_sig)); }
   get contact(): string {
     const at = this.base === `https://${this.realm}` ? "" : `?at=${this.base}`;
@@ -93,31 +90,24 @@ export class Home {
     writeAtomically(join(this.folder, "identity.json"), JSON.stringify(this.stored, null, 1));
   }
 
-  private seed(epoch: number, suite: number): Bytes | undefined {
-    if (epoch < this.stored.chain.epoch) return undefined;
-    let link = unb64(this.stored.chain.link, 32);
-    for (let at = this.stored.chain.epoch; at < epoch; at++) link = sha256(label("chain"), link);
-    return new Uint8Array(hkdfSync("sha256", link, new Uint8Array(0), concat(label("seed"), u16(suite)), 32));
+  private link(epoch: number): Bytes {
+    const { chain } = this.stored;
+    return laterLink(unb64(chain.link, 32), epoch - chain.epoch);
   }
 
-  /** The statement of today, with its signature (RL-KEYS-021, RL-KEYS-027). */
+  /** The statement of today, with its signature. */
   async prekey(): Promise<{ epoch: number; prekey: string; prekey_sig: string }> {
     const epoch = Math.floor(Date.now() / DAY);
-    const keys = new Map<number, Bytes>();
-    for (const suite of this.suites) keys.set(suite, await suiteOf(suite).publicOf(this.seed(epoch, suite) as Bytes));
-    const times = { notBefore: epoch * DAY - HOUR, notAfter: (epoch + 14) * DAY };
-    const prekey = encodePrekey({ cardId: this.cardId, epoch, ...times, keys });
+    const prekey = await statementOf(this.link(epoch), epoch, this.cardId, this.suites);
     return { epoch, prekey: b64(prekey), prekey_sig: b64(sign(this.ssk, prekey)) };
   }
 
   get publication(): { card: string; card_sig: string } {
     return { card: this.stored.card, card_sig: this.stored.card_sig };
   }
-  isPublished(epoch: number): boolean {
-    return this.stored.published.some((one) => one.epoch === epoch && one.card === b64(this.cardId));
-  }
-  get cardIsPublished(): boolean {
-    return this.stored.published.some((one) => one.card === b64(this.cardId));
+  /** Whether the relay has this card; with `epoch`, whether it has that statement under it. */
+  isPublished(epoch?: number): boolean {
+    return this.stored.published.some((one) => one.card === b64(this.cardId) && (epoch === undefined || one.epoch === epoch));
   }
 
   /** Notes a publication, and forgets the links that nothing can need any more (RL-KEYS-022, RL-KEYS-023). */
@@ -129,17 +119,15 @@ export class Home {
       (one, index) => now < Math.min(successor(index) + DAY + TAIL, (one.epoch + 14) * DAY + TAIL),
     );
     const oldest = Math.min(epoch, ...this.stored.published.map((one) => one.epoch));
-    let link = unb64(this.stored.chain.link, 32);
-    for (let at = this.stored.chain.epoch; at < oldest; at++) link = sha256(label("chain"), link);
-    this.stored.chain = { epoch: oldest, link: b64(link) };
+    this.stored.chain = { epoch: oldest, link: b64(this.link(oldest)) };
     this.save();
   }
 
   /** The secret of a prekey by its key id (RL-ENVELOPE-023). */
   async secret(suite: number, kid: Bytes): Promise<Bytes | undefined> {
     for (const epoch of new Set(this.stored.published.map((one) => one.epoch))) {
-      const seed = SUITES.has(suite) ? this.seed(epoch, suite) : undefined;
-      if (seed !== undefined && equal(keyId(suite, await suiteOf(suite).publicOf(seed)), kid)) return seed;
+      const seed = seedOf(this.link(epoch), suite);
+      if (equal(keyId(suite, await suiteOf(suite).publicOf(seed)), kid)) return seed;
     }
     return undefined;
   }

@@ -1,11 +1,11 @@
 /** Signatures, cards, prekey statements, successions, fingerprints and contact strings (KEYS). */
-import { createHash } from "node:crypto";
+import { createHash, hkdfSync } from "node:crypto";
 import { ed25519 } from "@noble/curves/ed25519.js";
 import { type Bytes, concat, equal, label, Reader, sha256, text, u16, u32, u64, u8, unb64, v, vt } from "./bytes.js";
-import { checkHpkeKey, SUITES } from "./suites.js";
+import { checkHpkeKey, SUITES, suiteOf } from "./suites.js";
 
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
+export const HOUR = 3_600_000;
+export const DAY = 24 * HOUR;
 export const SKEW = 120_000;
 export const HANDLE = /^[a-z0-9][a-z0-9-]{1,30}$/;
 export const REALM = /^[a-z0-9.-]{1,253}$/;
@@ -29,16 +29,8 @@ export function verify(key: Bytes, message: Bytes, signature: Bytes): void {
   if (!ed25519.verify(signature, message, key, { zip215: false })) throw new RangeError("a signature that does not hold");
 }
 
-export interface Card {
-  readonly realm: string;
-  readonly handle: string;
-  readonly ipk: Bytes;
-  readonly serial: number;
-  readonly notBefore: number;
-  readonly notAfter: number;
-  readonly spk: Bytes;
-  readonly next: Bytes;
-}
+type Span = Readonly<{ notBefore: number; notAfter: number }>;
+export type Card = Span & Readonly<{ realm: string; handle: string; ipk: Bytes; serial: number; spk: Bytes; next: Bytes }>;
 
 export const cardId = (card: Bytes): Bytes => sha256(card);
 export const nextCommitment = (ipk: Uint8Array): Bytes => sha256(label("next"), ipk);
@@ -63,13 +55,7 @@ export function readCard(bytes: Bytes, signature: Bytes): Card {
   return { realm, handle, ipk, serial, notBefore, notAfter, spk, next };
 }
 
-export interface Prekey {
-  readonly cardId: Bytes;
-  readonly epoch: number;
-  readonly notBefore: number;
-  readonly notAfter: number;
-  readonly keys: ReadonlyMap<number, Bytes>;
-}
+export type Prekey = Span & Readonly<{ cardId: Bytes; epoch: number; keys: ReadonlyMap<number, Bytes> }>;
 
 export function encodePrekey(prekey: Prekey): Bytes {
   const keys = [...prekey.keys].map(([suite, key]) => concat(u16(suite), v(key)));
@@ -94,6 +80,25 @@ export function readPrekey(bytes: Bytes, signature: Bytes, spk: Bytes): Prekey {
   if (notAfter <= notBefore || notAfter - notBefore > 14 * DAY + HOUR) throw new RangeError("a prekey statement with bad times");
   verify(spk, bytes, signature);
   return { cardId: card, epoch, notBefore, notAfter, keys };
+}
+
+/** The link of a later day; it does not lead back (RL-KEYS-027). */
+export function laterLink(link: Bytes, days: number): Bytes {
+  if (days < 0) throw new RangeError("a day whose link was forgotten");
+  for (let day = 0; day < days; day++) link = sha256(label("chain"), link);
+  return link;
+}
+
+/** The secret key of a day, by that day's link. */
+export function seedOf(link: Bytes, suite: number): Bytes {
+  return new Uint8Array(hkdfSync("sha256", link, new Uint8Array(0), concat(label("seed"), u16(suite)), 32));
+}
+
+/** The statement of a day (its epoch), by that day's link (RL-KEYS-021, RL-KEYS-027). */
+export async function statementOf(link: Bytes, epoch: number, card: Bytes, suites: readonly number[]): Promise<Bytes> {
+  const keys = new Map<number, Bytes>();
+  for (const suite of suites) keys.set(suite, await suiteOf(suite).publicOf(seedOf(link, suite)));
+  return encodePrekey({ cardId: card, epoch, notBefore: epoch * DAY - HOUR, notAfter: (epoch + 14) * DAY, keys });
 }
 
 /** RL-KEYS-028 to RL-KEYS-031. `old` is the card that the succession leaves. */
@@ -121,7 +126,7 @@ export function safetyNumber(a: { handle: string; ipk: Bytes }, b: { handle: str
   return Array.from({ length: 12 }, (_, at) => group(at)).join(" ");
 }
 
-export interface Contact { readonly handle: string; readonly realm: string; readonly base: string; readonly ipk: Bytes }
+export type Contact = Readonly<{ handle: string; realm: string; base: string; ipk: Bytes }>;
 
 /** RL-KEYS-046. Throws `RangeError`, `URIError`. The key of the log is checked like every other; nothing uses it here. */
 export function readContact(contact: string): Contact {
@@ -136,7 +141,4 @@ export function readContact(contact: string): Contact {
   return { handle, realm, base, ipk };
 }
 
-export const holds = (span: { notBefore: number; notAfter: number }, at: number, skew = SKEW): boolean =>
-  span.notBefore - skew <= at && at < span.notAfter + skew;
-
-export { DAY, HOUR };
+export const holds = ({ notBefore, notAfter }: Span, at: number): boolean => notBefore - SKEW <= at && at < notAfter + SKEW;

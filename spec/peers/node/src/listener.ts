@@ -1,11 +1,11 @@
 /** Answers calls. Nothing runs before its journal knows it, and nothing runs twice. */
 import { randomUUID } from "node:crypto";
-import type { WebSocket } from "ws";
-import { b64, random, sha256, unb64, utf8 } from "./bytes.js";
 import { failed, type Offer, type Outcome, readRequest, type Request, REPLY_BYTES, TooLarge } from "./bodies.js";
-import { type Envelope, type Exchange, fits, openRequest, OUTCOME_CAP, sealOutcome, type Terminal } from "./envelope.js";
+import { b64, random, sha256, unb64, utf8 } from "./bytes.js";
+import type { Connection } from "./connection.js";
+import { answerTo, type Envelope, type Exchange, fits, openRequest, OUTCOME_CAP, sealOutcome, type Terminal } from "./envelope.js";
 import { LocalError, RelayError } from "./errors.js";
-import { ajv, type Frame, readFrame } from "./frames.js";
+import { ajv, type Frame } from "./frames.js";
 import type { Home } from "./home.js";
 import { type Context, type Entry, Journal, type Offered, type Row } from "./journal.js";
 import type { Json } from "./json.js";
@@ -33,25 +33,20 @@ export interface ListenerOptions {
   /** Handles that are not served, whatever else is true of them. */
   readonly block?: readonly string[];
 }
-interface Running {
-  readonly abort: AbortController;
-  /** Why it is being stopped, if it is. */
-  stop?: "cancel" | "bound" | "lease" | "late";
-  by?: string;
-}
+/** Why work is told to stop: by a call that is cancelled or lost, or because it takes too long. */
+type Stop = Readonly<{ why: "cancel" | "bound" | "lease" | "late"; callId?: string }>;
+type Running = { readonly abort: AbortController; stop?: Stop };
+/** A call on the present connection; `timer` runs while it waits for a grant. */
+type Hand = { readonly lease: string | undefined; readonly until: number; timer?: NodeJS.Timeout; sent: boolean };
 
 export class Listener {
   readonly relay: Relay;
   readonly #boot = randomUUID();
   readonly #running = new Map<string, Running>();
-  /** Calls in hand on the present connection, with their lease, and those that wait for a grant. */
-  readonly #leases = new Map<string, string | undefined>();
-  readonly #waiting = new Map<string, NodeJS.Timeout>();
-  readonly #sent = new Set<string>();
+  readonly #hands = new Map<string, Hand>();
   /** Contexts whose next turn is being worked on (RL-CONVERSE-007). */
   readonly #held = new Set<string>();
-  readonly #until = new Map<string, number>();
-  #socket: WebSocket | undefined;
+  #connection: Connection | undefined;
   #ended = false;
   #journal!: Journal;
 
@@ -68,16 +63,15 @@ export class Listener {
         await this.relay.meet();
         await this.relay.publish(); // RL-KEYS-024
         const query = `instance=${this.#journal.instance}&boot=${this.#boot}&capacity=${this.options.capacity ?? 8}`;
-        const socket = await this.relay.dial(`/v1/listen/${this.home.handle}?${query}`);
+        const connection = await this.relay.dial(`/v1/listen/${this.home.handle}?${query}`);
         wait = 250;
-        const daily = setInterval(() => void this.relay.publish().catch(() => undefined), 3_600_000);
-        const { code, reason } = await this.#serve(socket, ready);
-        clearInterval(daily);
+        const { code, reason } = await this.#serve(connection, ready);
         if (code === 4000) throw new LocalError("config", "another process listens with this journal");
         if (code === 4001) throw new LocalError("revoked", "the card of this identity was revoked");
         pause = Math.min(120_000, Math.max(pause, Number(/^retry=(\d+)$/.exec(reason)?.[1] ?? 0)));
       } catch (error) {
-        if (!(error instanceof LocalError && error.code === "relay_unreachable") && !(error instanceof RelayError && error.code === "rate_limited")) throw error;
+        const passing = error instanceof LocalError ? error.code === "relay_unreachable" : error instanceof RelayError && error.code === "rate_limited";
+        if (!passing) throw error;
       }
       if (!this.#ended) await new Promise((resolve) => setTimeout(resolve, pause));
     }
@@ -86,95 +80,93 @@ export class Listener {
   /** Ends the connection; begun work is left to end, and its outcome to the next start. */
   stop(): void {
     this.#ended = true;
-    this.#socket?.close(1000);
+    this.#connection?.close();
   }
 
-  async #serve(socket: WebSocket, ready: () => void): Promise<{ code: number; reason: string }> {
-    this.#socket = socket;
-    let [turn, bad] = [Promise.resolve(), 0];
-    const closed = new Promise<{ code: number; reason: string }>((resolve) => socket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })));
-    socket.on("error", () => undefined);
-    socket.on("message", (data: Buffer, binary) => {
-      turn = turn.then(async () => {
-        let frame: Frame;
-        try {
-          frame = readFrame(data, binary, "relay_to_listener");
-        } catch {
-          if (++bad >= 20) socket.close(1008, "frames");
-          return;
-        }
-        await this.#read(frame).catch((error: unknown) => {
-          this.note(`a fault on this side: ${(error as Error).name}`);
-          socket.close(1011);
-        });
-      });
-    });
-    socket.resume();
+  async #serve(connection: Connection, ready: () => void): Promise<{ code: number; reason: string }> {
+    this.#connection = connection;
+    const hourly = setInterval(() => {
+      this.#journal.tidy();
+      this.relay.publish().catch((error: unknown) => this.note(`no new prekey was published: ${(error as Error).message}`));
+    }, 3_600_000);
     ready();
-    const end = await closed;
-    await turn;
+    for await (const frame of connection.frames("relay_to_listener")) {
+      await this.#read(frame).catch((error: unknown) => {
+        this.note(`a fault on this side: ${(error as Error).name}`);
+        connection.close(1011);
+      });
+    }
+    clearInterval(hourly);
     // RL-DURABLE-033, RL-DURABLE-037: what waits is dropped, what runs goes on.
-    for (const timer of this.#waiting.values()) clearTimeout(timer);
-    for (const held of [this.#leases, this.#waiting, this.#sent]) held.clear();
-    this.#socket = undefined;
-    return end;
+    for (const { timer } of this.#hands.values()) clearTimeout(timer);
+    this.#hands.clear();
+    this.#connection = undefined;
+    return await connection.closed;
   }
 
   #send(frame: Record<string, unknown>): void {
-    const lease = this.#leases.get(String(frame["call_id"]));
-    this.#socket?.send(JSON.stringify(lease === undefined ? frame : { ...frame, lease_id: lease }));
+    const lease = this.#hands.get(String(frame["call_id"]))?.lease;
+    this.#connection?.send(lease === undefined ? frame : { ...frame, lease_id: lease });
   }
 
   async #read(frame: Frame): Promise<void> {
     const callId = frame.call_id ?? "";
     const call = this.#journal.calls.get(callId);
-    const mine = this.#leases.has(callId) && this.#leases.get(callId) === frame.lease_id;
+    const hand = this.#hands.get(callId);
+    const mine = hand !== undefined && hand.lease === frame.lease_id;
     if (frame.type === "incoming_call") await this.#offered(frame);
     else if (frame.type === "cancel_call") await this.#cancel(frame, call, mine);
-    else if (frame.type === "call_started" && mine && call !== undefined && this.#waiting.has(callId)) await this.#granted(call);
+    else if (frame.type === "call_started" && mine && call !== undefined && hand.timer !== undefined) await this.#granted(call);
     else if (frame.type === "call_rejected" && mine && call !== undefined) {
       this.#drop(callId); // RL-DURABLE-024, RL-DURABLE-025
-      this.#leases.delete(callId);
-      if (this.#row(call).state === "begun") this.#halt(call.key, "lease", callId);
+      if (this.#row(call.key).state === "begun") this.#halt(call.key, { why: "lease", callId });
     }
   }
 
-  #row(call: Offered): Row {
-    const row = this.#journal.rows.get(call.key);
+  /** Commits a change to a message, together with whatever must not be known without it. */
+  #change(key: string, set: Partial<Row>, ...others: Entry[]): void {
+    this.#journal.commit({ kind: "row", row: { ...this.#row(key), ...set } }, ...others);
+  }
+  #grant(call: Offered): Entry {
+    return { kind: "call", call: { ...call, granted: true } };
+  }
+  #row(key: string): Row {
+    const row = this.#journal.rows.get(key);
     if (row === undefined) throw new RangeError("a call without its message");
     return row;
   }
-  #drop(callId: string): boolean {
-    clearTimeout(this.#waiting.get(callId));
-    return this.#waiting.delete(callId);
+  #drop(callId: string): void {
+    clearTimeout(this.#hands.get(callId)?.timer);
+    this.#hands.delete(callId);
   }
-  #halt(key: string, stop: NonNullable<Running["stop"]>, by?: string): void {
+  /** The call waits for its grant no longer. */
+  #wake(callId: string): void {
+    const hand = this.#hands.get(callId);
+    clearTimeout(hand?.timer);
+    delete hand?.timer;
+  }
+  #halt(key: string, stop: Stop): void {
     const running = this.#running.get(key);
     if (running === undefined || running.stop !== undefined) return;
     running.stop = stop;
-    if (by !== undefined) running.by = by;
     running.abort.abort();
   }
 
   async #offered(frame: Frame): Promise<void> {
     const { call_id: callId = "", from = "", envelope } = frame;
-    this.#leases.set(callId, frame.lease_id);
-    if (frame.execute_by !== undefined) this.#until.set(callId, frame.execute_by);
-    this.#sent.delete(callId);
+    this.#wake(callId);
+    this.#hands.set(callId, { lease: frame.lease_id, until: frame.execute_by ?? (envelope as Envelope).exp, sent: false });
     const known = this.#journal.calls.get(callId);
-    if (known !== undefined) {
-      // RL-IDEM-017, RL-IDEM-018
-      if (known.from === from && known.messageId === (frame.message_id ?? "")) return this.#answer(known, frame.execute_by);
-      return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
-    }
-    if (!this.#journal.venture(callId)) return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
+    // RL-IDEM-017, RL-IDEM-018
+    const same = known?.exchange.from.handle === from && known.exchange.messageId === (frame.message_id ?? "");
+    if (known !== undefined) return same ? this.#answer(known) : this.#reject(callId);
+    if (!this.#journal.venture(callId)) return this.#reject(callId);
     let opened: Awaited<ReturnType<Listener["open"]>>;
     try {
       opened = await this.open(frame, envelope as Envelope);
     } catch (error) {
-      if (error instanceof LocalError && error.code === "relay_unreachable") return void this.#socket?.close(1000);
-      // RL-ENVELOPE-033: no word about the cause.
-      return this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
+      if (error instanceof LocalError && error.code === "relay_unreachable") return this.#connection?.close();
+      return this.#reject(callId);
     } finally {
       this.#journal.survived(callId);
     }
@@ -182,15 +174,20 @@ export class Listener {
     const row = this.#journal.rows.get(call.key);
     if (row !== undefined) {
       if (row.payload !== payload) return this.#deliver(call, JSON.stringify(failed("duplicate_conflict")));
-      this.#journal.commit({ kind: "call", call }, { kind: "change", key: call.key, set: { exp: Math.max(row.exp, call.exp) } });
-      return this.#answer(call, frame.execute_by);
+      this.#change(row.key, { exp: Math.max(row.exp, call.exchange.exp) }, { kind: "call", call });
+      return this.#answer(call);
     }
-    if (this.#journal.isFullFor(call.ipk)) return this.#deliver(call, JSON.stringify(failed("busy")));
-    const taken: Row = { key: call.key, payload, request: json, state: "taken", exp: call.exp, at: Date.now() };
-    this.#journal.commit({ kind: "take", row: taken }, { kind: "call", call });
+    if (this.#journal.isFullFor(call.exchange.from.ipk)) return this.#deliver(call, JSON.stringify(failed("busy")));
+    const taken: Row = { key: call.key, payload, request: Buffer.from(json).toString("utf8"), state: "taken", exp: call.exchange.exp, at: Date.now() };
+    this.#journal.commit({ kind: "row", row: taken }, { kind: "call", call });
     const refusal = this.#judge(call, json);
     if (refusal !== undefined) await this.#finish(call.key, refusal);
-    else await this.#answer(call, frame.execute_by);
+    else await this.#answer(call);
+  }
+
+  /** RL-ENVELOPE-033: no word about the cause. */
+  #reject(callId: string): void {
+    this.#send({ type: "call_rejected", call_id: callId, code: "protocol_error" });
   }
 
   /** Throws for whatever is not a request to this handle by the caller that the frame names. */
@@ -200,20 +197,18 @@ export class Listener {
     const [now, { iat, exp, suite }] = [this.relay.now(), envelope];
     // RL-ENVELOPE-019, before anything is decrypted; whom it knows is told under the seal (RL-ENVELOPE-058).
     if (this.#blocks(from) && !this.relay.isPinned(from)) throw new RangeError("a stranger who is not served");
-    const peer = await this.relay.peer(from, { trustNew: this.options.trustNew === true });
-    const signer = await this.relay.cardOf(peer.handle, envelope.sid, { iat });
+    await this.relay.peer(from, { trustNew: this.options.trustNew === true });
+    const signer = await this.relay.signer(from, envelope.sid, { iat });
     const seed = await this.home.secret(suite, unb64(envelope.kid, 32));
     if (seed === undefined) throw new RangeError("a key that is not here");
     // RL-ENVELOPE-025 to RL-ENVELOPE-027
     if (exp <= iat || exp - iat > (mode === "sync" ? 600_000 : 259_200_000) || iat > now + 120_000 || now >= exp + 120_000) throw new RangeError("bad times");
     if (frame.execute_by !== undefined && now >= frame.execute_by) throw new RangeError("too late");
-    const { realm, handle, ipk } = this.home;
-    const exchange: Exchange = { realm, from: { handle: from, ipk: signer.ipk, cardId: signer.id }, to: { handle, ipk }, suite, mode, messageId, correlationId, iat, exp };
-    const request = await openRequest(exchange, envelope, seed, signer.card.spk);
-    const [digest, who] = [b64(request.digest), b64(signer.ipk)];
-    const key = `${who}:${messageId === "" ? digest : messageId}`;
-    const call: Offered = { callId, key, from, ipk: who, messageId, correlationId, mode, suite, iat, exp, digest, replyKey: b64(request.replyKey) };
-    return { call, payload: b64(sha256(request.jsonBytes)), json: request.json };
+    const { realm, party: to } = this.home;
+    const exchange: Exchange = { realm, from: signer.party, to, suite, mode, messageId, correlationId, iat, exp };
+    const { json, replyKey, digest } = await openRequest(exchange, envelope, seed, signer.spk);
+    const key = `${signer.party.ipk}:${messageId === "" ? digest : messageId}`;
+    return { call: { callId, key, exchange, digest, replyKey }, payload: b64(sha256(json)), json };
   }
 
   #blocks(handle: string): boolean {
@@ -221,14 +216,14 @@ export class Listener {
   }
 
   /** What keeps a request from being worked on (RL-ENVELOPE-036, RL-ENVELOPE-056, RL-ENVELOPE-057, CONVERSE). */
-  #judge(call: Offered, json: string): Outcome | undefined {
+  #judge(call: Offered, json: Uint8Array): Outcome | undefined {
     let request: Request;
     try {
       request = readRequest(json);
     } catch (error) {
       return failed(error instanceof TooLarge ? "message_too_large" : "agent_error", "the request breaks the rules of its form");
     }
-    if (this.#blocks(call.from)) return failed("blocked");
+    if (this.#blocks(call.exchange.from.handle)) return failed("blocked");
     const offered = this.options.tasks ?? [];
     if (request.query === "tasks") return { reason: "completed", reply: { text: "" }, offered };
     const task = offered.find(({ id }) => id === request.task);
@@ -238,15 +233,15 @@ export class Listener {
     }
     if (request.context_id === undefined) return request.prev !== undefined || (request.turn ?? 1) !== 1 ? failed("context_unknown") : undefined;
     const context = this.#journal.contexts.get(request.context_id);
-    const follows = context !== undefined && context.ipk === call.ipk && context.task === (request.task ?? "") && !this.#held.has(request.context_id);
+    const follows = context !== undefined && context.ipk === call.exchange.from.ipk && context.task === (request.task ?? "") && !this.#held.has(request.context_id);
     const fresh = context !== undefined && Date.now() - context.used < 1_800_000 && context.turn < 10;
     return follows && fresh && request.turn === context.turn + 1 && request.prev === context.prev ? undefined : failed("context_unknown");
   }
 
   /** Says what is true of a call that is in hand (RL-DURABLE-040, RL-SYNC-025). */
-  async #answer(call: Offered, executeBy?: number): Promise<void> {
-    const row = this.#row(call);
-    const callId = call.callId;
+  async #answer(call: Offered): Promise<void> {
+    const row = this.#row(call.key);
+    const { callId } = call;
     if (row.state === "cancelled") {
       if (row.cancelled?.callId === callId) return this.#send({ type: "call_cancelled", call_id: callId, phase: row.cancelled.phase });
       return this.#deliver(call, JSON.stringify(failed("agent_error", "the work was cancelled by another call of the same message")));
@@ -257,53 +252,54 @@ export class Listener {
     const ended = row.state === "finished";
     if (ended && (row.outcome?.startsWith('{"reason":"completed"') !== true || call.granted === true)) return this.#deliver(call, row.outcome ?? "");
     this.#send({ type: "call_accepted", call_id: callId });
-    if (call.mode === "durable" && (call.granted !== true || row.state === "taken")) {
-      const left = (executeBy ?? Number.POSITIVE_INFINITY) - this.relay.now();
-      this.#waiting.set(callId, setTimeout(() => (this.#drop(callId), this.#leases.delete(callId)), Math.min(left, 2 ** 31 - 1))); // RL-DURABLE-034
+    if (call.exchange.mode === "durable" && (call.granted !== true || row.state === "taken")) {
+      const hand = this.#hands.get(callId);
+      if (hand !== undefined) hand.timer = setTimeout(() => this.#drop(callId), hand.until - this.relay.now()); // RL-DURABLE-034
       return this.#send({ type: "call_started", call_id: callId });
     }
-    if (row.state === "taken") return this.#begin(call, executeBy);
+    if (row.state === "taken") return this.#begin(call);
     this.#send({ type: "call_started", call_id: callId });
     if (ended) await this.#deliver(call, row.outcome ?? "");
   }
 
   async #granted(call: Offered): Promise<void> {
-    this.#drop(call.callId);
-    const row = this.#row(call);
+    this.#wake(call.callId);
+    const row = this.#row(call.key);
     if (row.state === "taken") return this.#begin(call);
-    this.#journal.commit({ kind: "change", key: row.key, set: {}, granted: call.callId });
+    this.#journal.commit(this.#grant(call));
     if (row.state === "finished") await this.#deliver(call, row.outcome ?? "");
   }
 
-  #begin(call: Offered, executeBy = this.#until.get(call.callId)): void {
-    const row = this.#row(call);
-    this.#journal.commit({ kind: "change", key: row.key, set: { state: "begun" }, granted: call.callId }); // RL-DURABLE-031
-    if (call.mode === "sync") this.#send({ type: "call_started", call_id: call.callId });
+  #begin(call: Offered): void {
+    const row = this.#row(call.key);
+    const until = this.#hands.get(call.callId)?.until ?? call.exchange.exp;
+    this.#change(row.key, { state: "begun" }, this.#grant(call)); // RL-DURABLE-031
+    if (call.exchange.mode === "sync") this.#send({ type: "call_started", call_id: call.callId });
     const running: Running = { abort: new AbortController() };
     this.#running.set(row.key, running);
-    const bound = setTimeout(() => this.#halt(row.key, "bound"), this.options.workMs ?? 300_000);
-    const late = setTimeout(() => this.#halt(row.key, "late", call.callId), Math.min(2 ** 31 - 1, (executeBy ?? call.exp) - this.relay.now()));
+    const bound = setTimeout(() => this.#halt(row.key, { why: "bound" }), this.options.workMs ?? 300_000);
+    const late = setTimeout(() => this.#halt(row.key, { why: "late", callId: call.callId }), until - this.relay.now());
     void this.#work(call, row, running).finally(() => [bound, late].forEach(clearTimeout));
   }
 
   async #work(call: Offered, row: Row, running: Running): Promise<void> {
-    const request = readRequest(row.request);
+    const request = readRequest(utf8(row.request));
     const context = this.#journal.contexts.get(request.context_id ?? "");
     if (request.context_id !== undefined) this.#held.add(request.context_id);
     let outcome: Outcome;
     let turns: Entry[] = [];
     try {
-      const said = await this.handler({ ...request, from: call.from, callId: call.callId, signal: running.abort.signal });
+      const said = await this.handler({ ...request, from: call.exchange.from.handle, callId: call.callId, signal: running.abort.signal });
       const reply = typeof said === "string" ? { text: said } : said;
       const turn = (context?.turn ?? 0) + 1;
       const context_id = request.context_id ?? `ctx_${b64(random(16))}`;
       outcome = { reason: "completed", reply: { ...reply, context_id, turn, ...(request.task === undefined ? {} : { task: request.task }) } };
       if (utf8(reply.text).length > REPLY_BYTES || !fits(utf8(JSON.stringify(outcome)).length, OUTCOME_CAP)) outcome = failed("message_too_large");
-      else turns = this.#turn(context_id, { ipk: call.ipk, task: request.task ?? "", turn, prev: b64(sha256(utf8(JSON.stringify(outcome)))), used: Date.now() });
+      else turns = this.#turn(context_id, { ipk: call.exchange.from.ipk, task: request.task ?? "", turn, prev: b64(sha256(utf8(JSON.stringify(outcome)))), used: Date.now() });
     } catch (error) {
-      outcome = error instanceof Refusal ? failed(error.code, error.detail) : failed(running.stop === "bound" ? "timeout" : "agent_error");
+      outcome = error instanceof Refusal ? failed(error.code, error.detail) : failed(running.stop?.why === "bound" ? "timeout" : "agent_error");
       // Seen to stop: the handler has returned (RL-CANCEL-016).
-      if (running.stop !== undefined && running.stop !== "bound") return await this.#stopped(row, running.by ?? call.callId);
+      if (running.stop?.callId !== undefined) return await this.#stopped(row.key, running.stop.callId);
     } finally {
       this.#held.delete(request.context_id ?? "");
     }
@@ -315,44 +311,42 @@ export class Listener {
     const others = [...this.#journal.contexts].filter(([other]) => other !== id);
     const own = others.filter(([, { ipk }]) => ipk === context.ipk);
     const [oldest] = own.length >= 10 ? own : others.length >= 100 ? others : [];
-    return [...(oldest === undefined ? [] : [{ kind: "leave", id: oldest[0] } as const]), { kind: "turn", id, context }];
+    return [...(oldest === undefined ? [] : [{ kind: "turn", id: oldest[0] } as const]), { kind: "turn", id, context }];
   }
 
   async #finish(key: string, outcome: Outcome, turns: readonly Entry[] = []): Promise<void> {
     const json = JSON.stringify(outcome);
-    this.#journal.commit({ kind: "change", key, set: { state: "finished", outcome: json } }, ...turns); // RL-IDEM-024
+    this.#change(key, { state: "finished", request: "", outcome: json }, ...turns); // RL-IDEM-024
     this.#running.delete(key);
     for (const call of this.#inHand(key)) {
-      if (outcome.reason === "completed" && call.mode === "durable" && call.granted !== true) continue; // RL-DURABLE-043: its grant is on the way
+      if (outcome.reason === "completed" && call.exchange.mode === "durable" && call.granted !== true) continue; // RL-DURABLE-043: its grant is on the way
       await this.#deliver(call, json);
     }
   }
 
-  async #stopped(row: Row, by: string): Promise<void> {
-    this.#journal.commit({ kind: "change", key: row.key, set: { state: "cancelled", cancelled: { callId: by, phase: "running" } } });
-    this.#running.delete(row.key);
-    for (const call of this.#inHand(row.key)) await this.#answer(call);
+  async #stopped(key: string, by: string): Promise<void> {
+    this.#change(key, { state: "cancelled", cancelled: { callId: by, phase: "running" } });
+    this.#running.delete(key);
+    for (const call of this.#inHand(key)) await this.#answer(call);
   }
 
   #inHand(key: string): Offered[] {
-    return [...this.#journal.calls.values()].filter((call) => call.key === key && this.#leases.has(call.callId));
+    return [...this.#journal.calls.values()].filter((call) => call.key === key && this.#hands.has(call.callId));
   }
 
   async #cancel(frame: Frame, call: Offered | undefined, mine: boolean): Promise<void> {
     const callId = frame.call_id ?? "";
-    if (call === undefined) {
-      return void this.#socket?.send(JSON.stringify({ ...frame, type: "call_not_cancelled", reason: "unknown" }));
-    }
-    if (!mine && call.mode === "durable") return;
-    const row = this.#row(call);
+    if (call === undefined) return this.#connection?.send({ ...frame, type: "call_not_cancelled", reason: "unknown" });
+    if (!mine && call.exchange.mode === "durable") return;
+    const row = this.#row(call.key);
     if (row.state === "taken") {
-      this.#journal.commit({ kind: "change", key: row.key, set: { state: "cancelled", cancelled: { callId, phase: "pending" } } });
+      this.#change(row.key, { state: "cancelled", cancelled: { callId, phase: "pending" } });
       for (const held of this.#inHand(row.key)) {
-        this.#drop(held.callId);
+        this.#wake(held.callId);
         await this.#answer(held);
       }
-    } else if (row.state === "begun" && this.#running.has(row.key)) this.#halt(row.key, "cancel", callId);
-    else if (row.state === "finished" && this.#sent.has(callId)) this.#send({ type: "call_not_cancelled", call_id: callId, reason: "already_terminal" });
+    } else if (row.state === "begun" && this.#running.has(row.key)) this.#halt(row.key, { why: "cancel", callId });
+    else if (row.state === "finished" && this.#hands.get(callId)?.sent === true) this.#send({ type: "call_not_cancelled", call_id: callId, reason: "already_terminal" });
     else await this.#answer(call);
   }
 
@@ -360,14 +354,12 @@ export class Listener {
   async #deliver(call: Offered, json: string): Promise<void> {
     const outcome = JSON.parse(json) as Outcome;
     const terminal: Terminal = outcome.reason === "completed" ? "completed" : "failed";
-    const { realm, handle, ipk, cardId, ssk } = this.home;
-    const to = { handle: call.from, ipk: unb64(call.ipk, 32) };
-    const { suite, mode, messageId, correlationId, exp } = call;
-    const answer: Exchange = { realm, from: { handle, ipk, cardId }, to, suite, mode, messageId, correlationId, iat: this.relay.now(), exp };
-    const ending = { callId: call.callId, terminal, digest: unb64(call.digest, 32) };
-    const envelope = await sealOutcome(answer, unb64(call.replyKey), ssk, ending, json);
-    if (!this.#leases.has(call.callId)) return;
-    this.#sent.add(call.callId);
+    const answer = answerTo(call.exchange, this.home.party, this.relay.now());
+    const ending = { callId: call.callId, terminal, digest: call.digest };
+    const envelope = await sealOutcome(answer, unb64(call.replyKey), this.home.ssk, ending, json);
+    const hand = this.#hands.get(call.callId);
+    if (hand === undefined) return;
+    hand.sent = true;
     const reason = outcome.reason === "indeterminate_execution" ? { terminal_reason: outcome.reason } : {};
     this.#send({ type: "call_outcome", call_id: call.callId, terminal, ...reason, envelope });
   }

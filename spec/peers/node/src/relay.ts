@@ -1,25 +1,19 @@
 /** One relay as one identity meets it: log-ins, HTTP, connections, and the keys of peers against their pins. */
-import { WebSocket } from "ws";
 import { b64, type Bytes, equal, random, unb64, utf8 } from "./bytes.js";
+import { Connection, upgrade } from "./connection.js";
+import type { Party } from "./envelope.js";
 import { LocalError, RelayError } from "./errors.js";
 import type { Home } from "./home.js";
 import { isObject, type JsonObject } from "./json.js";
-import { type Card, cardId, checkSigningKey, checkSuccession, fingerprint, holds, type Prekey, readCard, readContact, readPrekey, sign } from "./keys.js";
+import { type Card, cardId, checkSuccession, fingerprint, holds, HOUR, type Prekey, readCard, readContact, readPrekey, sign } from "./keys.js";
 
-const LARGEST = 2_063_019;
+/** Looked-up keys are used so long without asking again, ms. */
 const FRESH = 300_000;
 
-interface Pin { ipk: string; card?: string; card_sig?: string; epoch?: number; readonly source: "contact" | "first sight" }
-export interface Peer {
-  readonly handle: string;
-  readonly ipk: Bytes;
-  readonly card: Card;
-  readonly cardId: Bytes;
-  readonly prekey: Prekey;
-  readonly revoked: ReadonlySet<string>;
-  readonly at: number;
-}
-export interface Answer { readonly status: number; readonly body: JsonObject }
+type Pin = Readonly<{ ipk: string; card?: string; card_sig?: string; epoch?: number; source: "contact" | "first sight" }>;
+/** What the relay shows of a handle, verified. */
+export type Peer = Party & Readonly<{ card: Card; prekey: Prekey; revoked: ReadonlySet<string>; at: number }>;
+export type Answer = Readonly<{ status: number; body: JsonObject }>;
 
 export class Relay {
   #offset = 0;
@@ -88,7 +82,7 @@ export class Relay {
     const { epoch, ...prekey } = await this.home.prekey();
     if (this.home.isPublished(epoch)) return;
     const path = `/v1/handles/${this.home.handle}`;
-    const { status, body } = this.home.cardIsPublished
+    const { status, body } = this.home.isPublished()
       ? await this.request("PUT", `${path}/prekeys`, prekey)
       : await this.request("PUT", path, { ...this.home.publication, ...prekey });
     if (status !== 200 && status !== 201) throw new RelayError(String(body["code"] ?? `HTTP ${status}`));
@@ -100,21 +94,13 @@ export class Relay {
     return Object.assign(Object.create(null), this.home.read<Record<string, Pin>>("pins.json")) as Record<string, Pin>;
   }
 
-  #contact(text: string): ReturnType<typeof readContact> {
-    try {
-      return readContact(text);
-    } catch (error) {
-      throw new LocalError("config", `${(error as Error).message}; nothing was pinned`);
-    }
-  }
-
   isPinned(handle: string): boolean {
     return handle in this.#pins();
   }
 
   /** RL-KEYS-047: a contact string never replaces a key that is pinned. */
   pin(contact: string): string {
-    const { handle, realm, ipk } = this.#contact(contact);
+    const { handle, realm, ipk } = reading(() => readContact(contact), (why) => new LocalError("config", `${why}; nothing was pinned`));
     if (realm !== this.home.realm) throw new LocalError("config", `${handle} is of realm ${realm}; this identity is of ${this.home.realm}`);
     const pins = this.#pins();
     const known = pins[handle];
@@ -128,10 +114,7 @@ export class Relay {
     const cached = this.#peers.get(handle);
     if (cached !== undefined && options.fresh !== true && Date.now() - cached.at < FRESH) return cached;
     const { status, body } = await this.request("GET", `/v1/handles/${handle}`);
-    if (status === 404) throw new RelayError("unknown_handle");
-    if (status === 429) throw new RelayError("rate_limited");
-    if (status === 401) throw new RelayError("unauthorized");
-    if (status !== 200) throw new LocalError("relay_unreachable", `the relay answered HTTP ${status}`);
+    if (status !== 200) throw refusal(status, { 404: "unknown_handle" });
     const peer = await this.#verify(handle, body, options.trustNew === true || this.home.realm === "localhost");
     this.#peers.set(handle, peer);
     return peer;
@@ -140,18 +123,14 @@ export class Relay {
   async #verify(handle: string, body: JsonObject, trustNew: boolean): Promise<Peer> {
     const bytes = (name: string) => unb64(String(body[name]));
     const bad = (code: string, why: string) => new LocalError(code, `${why}: the relay's keys for ${handle}; nothing was sealed`);
-    let card: Card, prekey: Prekey;
-    try {
-      card = readCard(bytes("card"), bytes("card_sig"));
-      prekey = readPrekey(bytes("prekey"), bytes("prekey_sig"), card.spk);
-    } catch (error) {
-      throw bad("bad_signature", (error as Error).message);
-    }
-    const id = cardId(bytes("card"));
-    if (card.realm !== this.home.realm || card.handle !== handle || !equal(prekey.cardId, id)) throw bad("bad_signature", "of somebody else");
+    const unreadable = (why: string) => bad("bad_signature", why);
+    const card = reading(() => readCard(bytes("card"), bytes("card_sig")), unreadable);
+    const prekey = reading(() => readPrekey(bytes("prekey"), bytes("prekey_sig"), card.spk), unreadable);
+    const id = b64(cardId(bytes("card")));
+    if (card.realm !== this.home.realm || card.handle !== handle || b64(prekey.cardId) !== id) throw bad("bad_signature", "of somebody else");
     if (!holds(card, Date.now()) || !holds(prekey, Date.now())) throw bad("bad_signature", "run out or not begun");
     const revoked = new Set(Array.isArray(body["revoked"]) ? body["revoked"].map(String) : []);
-    if (revoked.has(b64(id))) throw bad("revoked", "revoked by their owner");
+    if (revoked.has(id)) throw bad("revoked", "revoked by their owner");
     const pins = this.#pins();
     const pin: Pin = pins[handle] ?? { ipk: b64(card.ipk), source: "first sight" };
     if (!(handle in pins)) {
@@ -161,7 +140,8 @@ export class Relay {
     const last = pin.card === undefined ? undefined : readCard(unb64(pin.card), unb64(pin.card_sig ?? ""));
     if (pin.ipk !== b64(card.ipk)) {
       if (last === undefined || pin.card === undefined) throw bad("key_changed", "not the pinned key");
-      this.#succeed(handle, body["succession"], last, cardId(unb64(pin.card)), card, bad);
+      const lastId = b64(cardId(unb64(pin.card)));
+      reading(() => this.#succeed(body["succession"], last, lastId, card), (why) => bad("key_changed", `not the pinned key, and no succession to it (${why})`));
     } else if (last !== undefined) {
       // RL-KEYS-042, RL-KEYS-010, RL-KEYS-020
       if (card.serial < last.serial || (card.serial === last.serial && pin.card !== b64(bytes("card")))) throw bad("key_changed", "an older card");
@@ -170,82 +150,58 @@ export class Relay {
     }
     const now: Pin = { ipk: b64(card.ipk), card: String(body["card"]), card_sig: String(body["card_sig"]), epoch: prekey.epoch, source: pin.source };
     if (JSON.stringify(now) !== JSON.stringify(pin)) this.home.write("pins.json", { ...this.#pins(), [handle]: now });
-    return { handle, ipk: card.ipk, card, cardId: id, prekey, revoked, at: Date.now() };
+    return { handle, ipk: b64(card.ipk), card, cardId: id, prekey, revoked, at: Date.now() };
   }
 
-  #succeed(handle: string, given: unknown, last: Card, lastId: Bytes, card: Card, bad: (code: string, why: string) => Error): void {
-    try {
-      const { old_card_id, new_ipk, ts, sig, old_sig } = given as Record<string, string> & { ts: number };
-      if (old_card_id !== b64(lastId) || new_ipk !== b64(card.ipk)) throw new RangeError("of other keys");
-      checkSigningKey(card.ipk);
-      checkSuccession(last, lastId, card.ipk, ts, unb64(String(sig)), old_sig === undefined ? undefined : unb64(old_sig));
-    } catch {
-      throw bad("key_changed", "not the pinned key, and no succession to it");
-    }
-    this.note(`${handle} has passed to another key, as announced: ${fingerprint(card.ipk)}`);
+  #succeed(given: unknown, last: Card, lastId: string, card: Card): void {
+    const { old_card_id, new_ipk, ts, sig, old_sig } = given as Record<string, string> & { ts: number };
+    if (old_card_id !== lastId || new_ipk !== b64(card.ipk)) throw new RangeError("of other keys");
+    checkSuccession(last, unb64(lastId, 32), card.ipk, ts, unb64(String(sig)), old_sig === undefined ? undefined : unb64(old_sig));
+    this.note(`${card.handle} has passed to another key, as announced: ${fingerprint(card.ipk)}`);
   }
 
   /**
-   * The card that `sid` names, of the pinned identity and usable at `iat` (RL-ENVELOPE-020 to RL-ENVELOPE-022); for an
-   * outcome, of the identity `ipk` at whatever time (RL-ENVELOPE-038, RL-ENVELOPE-045).
+   * Whose card `sid` names, and its signing key: of the pinned identity and usable at `iat` (RL-ENVELOPE-020 to
+   * RL-ENVELOPE-022); for an outcome, of the identity `ipk` at whatever time (RL-ENVELOPE-038, RL-ENVELOPE-045).
    */
-  async cardOf(handle: string, sid: string, wanted: { iat?: number; ipk?: Bytes }): Promise<{ card: Card; id: Bytes; ipk: Bytes }> {
+  async signer(handle: string, sid: string, wanted: { iat?: number; ipk?: string }): Promise<{ party: Party; spk: Bytes }> {
     let peer = await this.peer(handle);
-    if (b64(peer.cardId) !== sid) peer = await this.peer(handle, { fresh: true });
+    if (peer.cardId !== sid) peer = await this.peer(handle, { fresh: true });
     const ipk = wanted.ipk ?? peer.ipk;
     let card = peer.card;
-    if (b64(peer.cardId) !== sid) {
+    if (peer.cardId !== sid) {
       const { status, body } = await this.request("GET", `/v1/handles/${handle}?card=${sid}`);
       if (status !== 200) throw new RangeError("a card that the relay does not have");
       const bytes = unb64(String(body["card"]));
       card = readCard(bytes, unb64(String(body["card_sig"])));
       if (card.realm !== this.home.realm || card.handle !== handle || b64(cardId(bytes)) !== sid) throw new RangeError("a card of somebody else");
-      if (wanted.ipk === undefined && Date.now() >= peer.card.notBefore + 96 * 3_600_000) throw new RangeError("a card that was replaced too long ago");
+      if (wanted.ipk === undefined && Date.now() >= peer.card.notBefore + 96 * HOUR) throw new RangeError("a card that was replaced too long ago");
     }
-    if (!equal(card.ipk, ipk)) throw new RangeError("a card of another identity");
+    if (b64(card.ipk) !== ipk) throw new RangeError("a card of another identity");
     if (peer.revoked.has(sid) || (wanted.iat !== undefined && !holds(card, wanted.iat))) throw new RangeError("a card that is revoked or did not hold");
-    return { card, id: unb64(sid, 32), ipk };
+    return { party: { handle, ipk, cardId: sid }, spk: card.spk };
   }
 
-  /** An open WebSocket, paused: a frame may come with the handshake, before anybody listens. Or an error of its family. */
-  async dial(path: string): Promise<WebSocket> {
+  /** An open connection. Throws `RelayError` or `LocalError`. */
+  async dial(path: string): Promise<Connection> {
     for (let left = 1; ; left--) {
-      const outcome = await new Promise<WebSocket | { status: number; date?: string } | Error>((resolve) => {
-        const socket = new WebSocket(this.home.base.replace(/^http/, "ws") + path, ["ringline.v1"], {
-          headers: { authorization: this.#token("GET", path) },
-          ...{ perMessageDeflate: false, maxPayload: LARGEST, followRedirects: false, handshakeTimeout: 15_000 },
-        });
-        socket.on("open", () => (socket.pause(), resolve(socket)));
-        socket.on("error", (error) => resolve(error));
-        socket.on("unexpected-response", (request, response) => {
-          const { date } = response.headers;
-          request.destroy();
-          resolve({ status: response.statusCode ?? 0, ...(date === undefined ? {} : { date }) });
-        });
-      });
-      if (outcome instanceof WebSocket) {
-        if (outcome.protocol === "ringline.v1") return keepAlive(outcome);
-        outcome.close(1002);
-        throw new LocalError("version_unsupported", "the relay did not choose ringline.v1");
-      }
-      if (outcome instanceof Error) throw new LocalError("relay_unreachable", `${this.home.base} cannot be reached`);
-      if (outcome.status === 401 && left > 0 && this.#learn(outcome.date)) continue;
-      if (outcome.status === 401) throw new RelayError("unauthorized");
-      if (outcome.status === 429) throw new RelayError("rate_limited");
-      throw new LocalError("relay_unreachable", `the relay refused the connection (HTTP ${outcome.status})`);
+      const opened = await upgrade(this.home.base.replace(/^http/, "ws") + path, this.#token("GET", path));
+      if (opened instanceof Connection) return opened;
+      if (opened.status !== 401 || left === 0 || !this.#learn(opened.date)) throw refusal(opened.status);
     }
   }
 }
 
-/** RL-TRANSPORT-035: pings, and gives a silent connection up. */
-function keepAlive(socket: WebSocket): WebSocket {
-  let heard = true;
-  const timer = setInterval(() => {
-    if (!heard) return socket.terminate();
-    heard = false;
-    socket.ping();
-  }, 20_000);
-  for (const event of ["message", "ping", "pong"]) socket.on(event, () => (heard = true));
-  socket.on("close", () => clearInterval(timer));
-  return socket;
+function reading<T>(read: () => T, failure: (why: string) => Error): T {
+  try {
+    return read();
+  } catch (error) {
+    throw failure((error as Error).message);
+  }
+}
+
+/** What an HTTP status that is no success means; 0 is no answer at all. */
+function refusal(status: number, codes: Record<number, string> = {}): RelayError | LocalError {
+  const code = { 401: "unauthorized", 429: "rate_limited", ...codes }[status];
+  return code === undefined ? new LocalError("relay_unreachable", `the relay cannot be reached, or not for this (HTTP ${status})`) : new RelayError(code);
 }

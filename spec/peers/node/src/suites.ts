@@ -6,38 +6,19 @@ import { XWing } from "@hpke/hybridkem-x-wing";
 import { x25519 } from "@noble/curves/ed25519.js";
 import { type Bytes, concat, label, sha256, u16 } from "./bytes.js";
 
-interface Suite {
-  readonly id: number;
-  readonly npk: number;
-  readonly nenc: number;
-  readonly hpke: CipherSuite;
-  publicOf(seed: Bytes): Promise<Bytes>;
-}
+type Suite = Readonly<{ npk: number; nenc: number; hpke: CipherSuite; publicOf: (seed: Bytes) => Promise<Bytes> }>;
 
 // A KDF object keeps the id of the suite that it was given to last: each suite needs its own.
 const hpke = (kem: XWing | DhkemX25519HkdfSha256) => new CipherSuite({ kem, kdf: new HkdfSha256(), aead: new Chacha20Poly1305() });
 const xwing = new XWing();
-export const SUITES: ReadonlyMap<number, Suite> = new Map(
-  [
-    {
-      id: 1,
-      npk: 32,
-      nenc: 32,
-      hpke: hpke(new DhkemX25519HkdfSha256()),
-      publicOf: (seed: Bytes) => Promise.resolve(Uint8Array.from(x25519.getPublicKey(seed))),
-    },
-    {
-      id: 2,
-      npk: 1216,
-      nenc: 1120,
-      hpke: hpke(xwing),
-      publicOf: async (seed: Bytes) => {
-        const pair = await xwing.generateKeyPairDerand(seed);
-        return new Uint8Array(await xwing.serializePublicKey(pair.publicKey));
-      },
-    },
-  ].map((suite) => [suite.id, suite]),
-);
+async function xwingPublicOf(seed: Bytes): Promise<Bytes> {
+  const { publicKey } = await xwing.generateKeyPairDerand(seed);
+  return new Uint8Array(await xwing.serializePublicKey(publicKey));
+}
+export const SUITES: ReadonlyMap<number, Suite> = new Map<number, Suite>([
+  [1, { npk: 32, nenc: 32, hpke: hpke(new DhkemX25519HkdfSha256()), publicOf: async (seed) => Uint8Array.from(x25519.getPublicKey(seed)) }],
+  [2, { npk: 1216, nenc: 1120, hpke: hpke(xwing), publicOf: xwingPublicOf }],
+]);
 
 export function suiteOf(id: number): Suite {
   const suite = SUITES.get(id);

@@ -3,20 +3,21 @@
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { readOutcome, readRequest } from "../dist/src/bodies.js";
-import { b64, hex, unb64, unhex } from "../dist/src/bytes.js";
-import { context, fits, openOutcome, openRequest, OUTCOME_CAP, paddedSize, REQUEST_CAP } from "../dist/src/envelope.js";
+import { b64, hex, text, unb64, unhex } from "../dist/src/bytes.js";
+import { fits, openOutcome, openRequest, OUTCOME_CAP, paddedSize, REQUEST_CAP } from "../dist/src/envelope.js";
 import { readFrame } from "../dist/src/frames.js";
-import { cardId, checkSuccession, fingerprint, readCard, readContact, readPrekey, safetyNumber } from "../dist/src/keys.js";
+import { cardId, checkSuccession, fingerprint, laterLink, readCard, readContact, readPrekey, safetyNumber, statementOf } from "../dist/src/keys.js";
 import { keyId, suiteOf } from "../dist/src/suites.js";
 
 export const DIRECTIONS = ["relay_to_caller", "relay_to_listener"];
 
 const joined = (text) => (typeof text === "string" ? text : text.map((piece) => (typeof piece === "string" ? piece : piece.repeat.repeat(piece.times))).join(""));
+const bytes = (text) => new TextEncoder().encode(joined(text));
 
 const exchange = (input) => ({
   realm: input.realm,
-  from: { handle: input.from.handle, ipk: unhex(input.from.ipk), cardId: unb64(input.from.card_id, 32) },
-  to: { handle: input.to.handle, ipk: unhex(input.to.ipk) },
+  from: { handle: input.from.handle, ipk: b64(unhex(input.from.ipk)), cardId: input.from.card_id },
+  to: { handle: input.to.handle, ipk: b64(unhex(input.to.ipk)), cardId: "" },
   suite: input.key.suite,
   mode: input.mode,
   messageId: input.message_id ?? "",
@@ -32,8 +33,8 @@ export const DOES = {
     if (bytes.length === 0) throw new RangeError("empty");
     return { hex: hex(bytes) };
   },
-  "body.read_request": (input) => void readRequest(joined(input.text)),
-  "body.read_outcome": (input) => void readOutcome(joined(input.text), JSON.parse(joined(input.text)).reason === "completed" ? "completed" : "failed"),
+  "body.read_request": (input) => void readRequest(bytes(input.text)),
+  "body.read_outcome": (input) => void readOutcome(bytes(input.text), JSON.parse(joined(input.text)).reason === "completed" ? "completed" : "failed"),
   fingerprint: (input) => ({ text: fingerprint(unhex(input.ipk)) }),
   safety_number: (input) => ({
     text: safetyNumber({ handle: input.handle, ipk: unhex(input.ipk) }, { handle: input.peer_handle, ipk: unhex(input.peer_ipk) }),
@@ -69,6 +70,11 @@ export const DOES = {
     const key = await suiteOf(input.suite).publicOf(unhex(input.seed));
     return { public: hex(key), key_id: b64(keyId(input.suite, key)) };
   },
+  "chain.statement": async (input) => {
+    const link = laterLink(unhex(input.link), input.of_epoch - input.epoch);
+    const statement = await statementOf(link, input.of_epoch, unhex(input.card_id), input.suites);
+    return { link: hex(link), statement: b64(statement) };
+  },
   "padding.size": (input) => {
     const cap = input.direction === "request" ? REQUEST_CAP : OUTCOME_CAP;
     if (!fits(input.body_bytes, cap)) throw new RangeError("too large");
@@ -76,13 +82,12 @@ export const DOES = {
   },
   "envelope.open_request": async (input) => {
     const opened = await openRequest(exchange(input), input.envelope, unhex(input.key.seed), unhex(input.from.spk));
-    const id = keyId(input.key.suite, await suiteOf(input.key.suite).publicOf(unhex(input.key.seed)));
-    return { json: opened.json, reply_public: hex(opened.replyKey), context: hex(context(exchange(input), id)) };
+    return { json: text(opened.json), reply_public: hex(unb64(opened.replyKey)), context: hex(opened.ctx) };
   },
   "envelope.open_outcome": async (input) => {
-    const ending = { callId: input.call_id, terminal: input.terminal, digest: unhex(input.request_digest) };
+    const ending = { callId: input.call_id, terminal: input.terminal, digest: b64(unhex(input.request_digest)) };
     const opened = await openOutcome(exchange(input), input.envelope, unhex(input.key.seed), unhex(input.from.spk), ending);
-    return { json: opened.json, context: hex(opened.ctx) };
+    return { json: text(opened.json), context: hex(opened.ctx) };
   },
 };
 
