@@ -95,6 +95,27 @@ def test_absent_members_are_not_written_and_text_is_written_as_utf_8() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("none_offered", "nothing_said"),
+    [
+        (
+            Outcome(reason="completed", reply=Reply(text="x"), offered=()),
+            Outcome(reason="completed", reply=Reply(text="x")),
+        ),
+        (
+            Outcome(reason="failed", failure=Failure(code="task_unknown", offered=())),
+            Outcome(reason="failed", failure=Failure(code="task_unknown")),
+        ),
+    ],
+)
+def test_no_tasks_offered_and_nothing_said_of_tasks_are_signed_as_two_things(
+    none_offered: Outcome, nothing_said: Outcome
+) -> None:
+    assert encode_outcome(none_offered) != encode_outcome(nothing_said)
+    for body in (none_offered, nothing_said):
+        assert decode_outcome(encode_outcome(body)) == body
+
+
 plain_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
