@@ -1,4 +1,4 @@
-"""Connections that the relay closes: ended log-ins, frames that are none, its own end (protocol §2)."""
+"""Connections that the relay closes: ended log-ins, frames that are none, its own end."""
 
 from typing import final
 
@@ -47,7 +47,7 @@ class Departures:
     def replace(self, session: Session, now: Instant) -> None:
         """Close a listener's connection in whose place a new one of its instance is.
 
-        It is forgotten, so that its late close changes nothing (protocol §5).
+        It is forgotten, so that its late close changes nothing (RL-TRANSPORT-021, RL-SYNC-024).
         """
         if self._durable is not None:
             self._durable.detach(session, now, lost=False)
@@ -70,7 +70,7 @@ class Departures:
             self.part(session, REVOKED, REMOVED, now)
 
     def close_broken(self, now: Instant) -> None:
-        """Close those whose durable work could not be stored: it will be offered again (protocol §6)."""
+        """Close those whose durable work could not be stored: it will be offered again (RL-TRANSPORT-045)."""
         assert self._durable is not None
         while self._durable.to_close:
             session = self._sessions.get(self._durable.to_close.pop())

@@ -135,7 +135,7 @@ class DurableCalls:
         """Take the turn back, and everything in memory with it: as after a restart, nothing is believed.
 
         Who has durable calls in hand is closed, so that what it has to say is offered again to a relay
-        that can store it (protocol §6).
+        that can store it (RL-TRANSPORT-045).
         """
         undone = self.ledger.rollback()
         self.fault = str(error)
@@ -259,7 +259,7 @@ class DurableCalls:
     # --- frames
 
     def owns(self, call_id: str, handle: str) -> bool:
-        """True if this is a durable call to ``handle``: its frames need a lease (protocol §3)."""
+        """True if this is a durable call to ``handle``: its frames need a lease (RL-FRAME-046)."""
         if self.fault is not None:
             return False
         try:

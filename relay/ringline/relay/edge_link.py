@@ -4,7 +4,7 @@ A `Link` is fed whole frames and writes whole frames. It answers pings, keeps th
 up, performs the closing handshake, bounds what waits for a slow reader, and lets nothing that a receiver
 raises reach the event loop. An edge subclasses it with a framing library's parser.
 
-Source: protocol §2, RFC 6455 §5.5, §7.
+Source: RFC 6455 §5.5, §7; RL-TRANSPORT-031 to RL-TRANSPORT-038.
 """
 
 import asyncio
@@ -352,7 +352,7 @@ class Link(ABC):
     def _judge(self) -> None:
         limits, elapsed = self._limits, self._loop.time() - self._pinged
         if self._heard:
-            # protocol §2: any frame counts, not only the pong.
+            # RL-TRANSPORT-033: any frame is a sign of life, and not only a pong.
             self._rearm(max(0.0, limits.ping_interval - elapsed), self._ping)
         elif elapsed < limits.ping_timeout:
             self._rearm(min(limits.ping_interval, limits.ping_timeout - elapsed), self._judge)

@@ -1,7 +1,8 @@
 """Hand-outs of durable calls: to whom, under which lease, and what becomes of those that come to nothing.
 
 Before a start is granted no handler has begun, and only on that ground is a call taken back, handed out
-again or given up (protocol §6). After it the call is its instance's, and only offered to it again.
+again or given up (RL-DURABLE-026, RL-DURABLE-027). After it the call is its instance's, and only offered to
+it again (RL-DURABLE-035, RL-DURABLE-038).
 """
 
 from collections.abc import Callable
@@ -78,7 +79,8 @@ class Hands:
             self._take_back(errand, now)
         if not instance.durable:
             return
-        # protocol §6: unfinished work first, whatever the capacity and whoever may call by now.
+        # RL-DURABLE-038: what it has begun is offered first, whatever its capacity and without a check of
+        # authority.
         self._timers.cancel(RebindOver(handle, instance.id))
         for errand in self._errands.bound(handle, instance.id):
             self._give(errand, instance, now)
@@ -217,7 +219,7 @@ class Hands:
         if errand.rests_until > now.mono:
             self._rest(queue, errand, errand.rests_until)
             return
-        # protocol §6: authority and time are looked at again at each hand-out.
+        # RL-DURABLE-008: authority is looked at again at each hand-out. RL-DURABLE-009: and the time.
         lost = self.lost_by(row)
         if lost is not None:
             self._endings.revoke(errand, lost == "caller", now)
@@ -238,7 +240,7 @@ class Hands:
         self._give(errand, instance, now)
 
     def _give(self, errand: Errand, instance: Instance, now: Instant) -> None:
-        """Send a call to a connection under a new lease, a cancel request right behind (protocol §7)."""
+        """Send a call to a connection under a new lease, a cancel request right behind (RL-CANCEL-009)."""
         assert instance.connection is not None
         row = errand.row
         envelope = self.fresh.pop(row.call_id, None)
@@ -318,7 +320,7 @@ class Hands:
         elif counted:
             boot: Boot = (row.callee, lease.instance.id, lease.boot)
             if loss:
-                # protocol §6: should that process turn out to be alive, it was not the call's fault.
+                # RL-DURABLE-050: taken back when the same boot of the same instance connects again.
                 self._errands.lose(errand, boot)
             if attempts >= self._settings.attempts:
                 self._endings.park(errand, attempts, now)

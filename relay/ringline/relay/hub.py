@@ -54,7 +54,7 @@ class Hub:
     """Routes sealed calls between callers and listeners of one relay.
 
     ``ids`` mints call ids: 128 random bits each, 1-64 of ``[A-Za-z0-9_-]``. ``started`` is when the relay
-    started: what was sealed before may have been handed out by its predecessor (protocol §5). Without a
+    started: what was sealed before may have been handed out by its predecessor (RL-ADMIT-008). Without a
     ``store`` there are no durable calls; ``lease_ids`` mints their UUIDs, and ``reach`` is told of each point
     of `ringline.protocol.faults`.
 
@@ -154,7 +154,7 @@ class Hub:
     def commit(self, now: Instant) -> list[Effect]:
         """Make durable what was written since the last time: the edge does so once per turn of its loop.
 
-        What follows from it is among the effects; when it fails, that is what follows (protocol §6).
+        What follows from it is among the effects; when it fails, that is what follows (RL-DURABLE-002).
         """
         if self.durable is not None:
             self.durable.commit(now)
@@ -167,7 +167,7 @@ class Hub:
     ) -> list[Effect]:
         """Take in a caller's connection; its card (base64url id) is that of its log-in.
 
-        Whether ``callee`` exists is not looked at (protocol §2).
+        Whether ``callee`` exists is not looked at (RL-TRANSPORT-007).
         """
         self._let_happen(now)
         session = Session(
@@ -198,7 +198,7 @@ class Hub:
 
         ``instance`` and ``boot`` are the UUIDs of its query, ``capacity`` is 1-1000 calls at once,
         ``durable`` whether it has a journal. A connection that the instance has already is replaced, and
-        its unfinished calls are offered again on this one (protocol §5).
+        its unfinished calls are offered again on this one (RL-TRANSPORT-021, RL-SYNC-021).
         """
         self._let_happen(now)
         session = Session(
@@ -242,7 +242,7 @@ class Hub:
     # --- messages
 
     def receive(self, connection: int, payload: bytes, now: Instant) -> list[Effect]:
-        """Read one text message. What breaks a rule is answered, and never raised (protocol §2)."""
+        """Read one text message. What breaks a rule is answered, and never raised (RL-FRAME-012)."""
         if now.mono >= self.timers.next:  # every frame comes by here
             self._let_happen(now)
         session = self._sessions.get(connection)
@@ -297,7 +297,7 @@ class Hub:
     def _turn_away(self, session: Session, request: CallRequest, refused: Refused, now: Instant) -> None:
         self._counters[f"refused_{refused.code}"] += 1
         answer = refused.answer(request)
-        # protocol §4 step 4: how long the look-up took must not show.
+        # RL-ADMIT-017: no unknown_handle leaves before a fixed time, so that the look-up's does not show.
         if refused.code == "unknown_handle":
             due = now.mono + self._settings.unknown_handle_release_ms
             self._sessions.send_later(session, answer, due, request)
@@ -306,7 +306,7 @@ class Hub:
 
     def _refuse(self, session: Session, refusal: Refusal, now: Instant) -> None:
         self._counters["frames_refused"] += 1
-        # protocol §2 "Size": a caller pays for it, as long as he has something left to pay with.
+        # RL-TRANSPORT-026: a message that is too large costs its caller one unit of the hourly budgets.
         if refusal.costs and session.role is Role.CALLER:
             self._hourly.take(session.handle, session.target, now.mono)
         if refusal.answer is not None:
@@ -319,7 +319,7 @@ class Hub:
     def cancel(self, caller: str, call_id: str, request: int, now: Instant) -> list[Effect]:
         """Ask for cancellation on behalf of ``caller``; a `Decided` with ``request`` is the answer.
 
-        It comes at once, or within the wait of protocol §7.
+        It comes at once, or within the wait of RL-CANCEL-011.
         """
         self._let_happen(now)
         call = self._book.find(call_id)
@@ -336,7 +336,7 @@ class Hub:
     def records(
         self, identity: str, role: Party, state: str | None, cursor: str | None, limit: int, now: Instant
     ) -> CallList:
-        """See `Records.page`; ``state`` is a word of protocol §9."""
+        """See `Records.page`; ``state`` is a word of call records (RL-HTTP-039)."""
         return self._records.page(identity, role, state, cursor, limit, now)
 
     def acknowledge(self, caller: str, call_id: str, now: Instant) -> Acknowledged:
@@ -359,13 +359,13 @@ class Hub:
     # --- credentials
 
     def revoke(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
-        """End all connections that logged in under a revoked card, and what it sealed (protocol §2, §10)."""
+        """End all connections that logged in under a revoked card, and what it sealed (RL-TRANSPORT-044)."""
         self._let_happen(now)
         self._departures.end_log_ins(handle, card_id, REVOKED, "revoked", now)
         return self.recheck(handle, now)
 
     def remove(self, handle: str, now: Instant) -> list[Effect]:
-        """End all connections of a removed identity, and the calls from and to it (protocol §10)."""
+        """End all connections of a removed identity, and the calls from and to it (RL-HTTP-057)."""
         self._let_happen(now)
         self._departures.end_identity(handle, now)
         return self.recheck(handle, now)
@@ -378,7 +378,7 @@ class Hub:
         return self._effects(now)
 
     def close_card(self, handle: str, card_id: str, now: Instant) -> list[Effect]:
-        """Send away all connections that logged in under a card that no longer logs in (protocol §2).
+        """Send away all connections that logged in under a card that no longer logs in (RL-TRANSPORT-043).
 
         It expired, or was replaced 48 h ago; they may come back at once under its successor.
         """

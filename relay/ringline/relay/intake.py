@@ -1,4 +1,4 @@
-"""Admission of durable calls, and what a repeated request is told (protocol §4, §6, §8)."""
+"""Admission of durable calls, and what a repeated request is told."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -62,7 +62,7 @@ class Intake:
         self._pairs: Recent[tuple[str, str], bool] = Recent(life=CARD_GRACE_MS, most=_PAIRS)
 
     def known(self, caller: str, callee: str, message_id: str, now: Instant) -> CallRow | None:
-        """Return the durable call that this message became (protocol §8).
+        """Return the durable call that this message became (RL-IDEM-001).
 
         Most pairs have none, and do not pay for the look.
         """
@@ -74,7 +74,7 @@ class Intake:
         return self._store.find(caller, callee, message_id) if met else None
 
     def judge(self, caller: str, callee: str, request: CallRequest) -> Refused | None:
-        """Return why a request that may reach its callee is not stored, or None (protocol §4 step 5)."""
+        """Return why a request that may reach its callee is not stored, or None (RL-ADMIT-022)."""
         if not self._authority.takes_durable(callee):
             return Refused("offline")
         listed = self._authority.lists(callee, caller)
@@ -121,7 +121,7 @@ class Intake:
         self._hands.requeue(errand, now)
 
     def repeat(self, session: Session, request: CallRequest, row: CallRow, now: Instant) -> None:
-        """Answer a request that is a known call already with what is true of it now (protocol §8)."""
+        """Answer a request that is a known call already with what is true of it now (RL-IDEM-006)."""
         self._counters["repeated"] += 1
         errand = self._errands.find(row.call_id)
         assert errand is not None

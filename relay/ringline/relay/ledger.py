@@ -1,7 +1,7 @@
 """Write before word: the one way by which durable calls are written and by which anybody hears of them.
 
 What is said while something is not committed yet waits for the commit, in order, and is never said when the
-commit fails (protocol §6). What is said when everything is safe leaves at once.
+commit fails (RL-DURABLE-002). What is said when everything is safe leaves at once.
 """
 
 from collections.abc import Callable
@@ -118,7 +118,7 @@ class Ledger:
     def refuse_if_undone(self, session: Session, request: CallRequest) -> None:
         """The answer to ``request`` waits for the commit; should that fail, it is refused."""
         self.undone.refused.append((session.connection, request))
-        # protocol §3: meanwhile no other request of its correlation id is taken.
+        # RL-FRAME-026: meanwhile no other request of its correlation id is taken.
         self._unanswered.append((session, session.expect(request)))
 
     # --- saying

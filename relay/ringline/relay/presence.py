@@ -1,6 +1,6 @@
 """Which listener instances serve a handle, what they have in hand, and which one takes the next call.
 
-An instance outlives its connections: a call that was handed to it is never given to another (protocol §5).
+An instance outlives its connections: a call that was handed to it is never given to another (RL-SYNC-019).
 """
 
 import heapq
@@ -43,7 +43,7 @@ class Instance:
 
     @property
     def full(self) -> bool:
-        """True if it has no free place; calls of both modes take one each (protocol §6)."""
+        """True if it has no free place; calls of both modes take one each (RL-SYNC-041)."""
         return len(self.calls) + len(self.leases) >= self.capacity
 
     @property
@@ -107,7 +107,7 @@ class _Desk:
 class Presence:
     """All listener instances. A caller holds at most ``share`` percent of a handle's places, but one; 0: all.
 
-    A conversation that an instance took stays with it for ``affinity`` ms (protocol §5).
+    A conversation that an instance took stays with it for ``affinity`` ms (RL-SYNC-039).
     """
 
     __slots__ = ("_desks", "_share", "_taken", "hungry", "stirred")
@@ -154,7 +154,8 @@ class Presence:
     def place(self, caller: str, callee: str, correlation_id: str, now: int) -> Instance | NoPlace:
         """Return the instance that is to take the caller's next call, or why there is none.
 
-        protocol §4 step 5, and §5 for a conversation that an instance already took.
+        RL-ADMIT-019, RL-ADMIT-020, RL-ADMIT-032; RL-SYNC-039 for a conversation that an instance already
+        took.
         """
         desk = self._desks.get(callee)
         if desk is None or not desk.connected:
@@ -200,7 +201,7 @@ class Presence:
             self._feed(instance.handle)
         self._tidy(desk, instance)
 
-    # --- durable calls (protocol §6)
+    # --- durable calls
 
     def connected(self) -> Iterator[Instance]:
         """Yield every instance that has a connection."""

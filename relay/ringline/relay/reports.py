@@ -1,4 +1,4 @@
-"""What listeners say about durable calls, and what it means under which lease (protocol §3, §6, §7)."""
+"""What listeners say about durable calls, and what it means under which lease (RL-DURABLE-019)."""
 
 from typing import Final, final
 
@@ -91,7 +91,7 @@ class Reports:
         if lease.accepted:
             return
         lease.accepted = True
-        # protocol §6: from here on the lease lasts as long as the connection, at most until execute_by.
+        # RL-DURABLE-011: an accepted call stays with its connection until execute_by, while that lives.
         self._timers.cancel(LeaseLapses(errand.id))
         row = errand.row
         self._presence.bind_conversation(row.caller, row.callee, row.correlation_id, lease.instance, now.mono)
@@ -102,7 +102,8 @@ class Reports:
         self._accept(errand, lease, now)
         row = errand.row
         lease.asked = True
-        # protocol §6: no grant while a cancel is requested or the time is over; it has its cancel_call.
+        # RL-DURABLE-028: no start is granted once execute_by has passed. RL-CANCEL-033: nor is one answered
+        # while a cancellation is requested; it has its cancel_call.
         if row.cancel_requested or errand.stop is not None or row.execute_by <= now.wall:
             return
         if row.state is State.QUEUED:

@@ -1,4 +1,4 @@
-"""One connection: what may be read from it, and what waits to be sent on it (protocol §2)."""
+"""One connection: what may be read from it, and what waits to be sent on it."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ class Session:
         self.instance: Instance | None = instance
         """What a listener's connection serves, for as long as it is the one that does."""
         self.calls: dict[str, Call] = {}
-        """The calls that a caller's connection is attached to, until they end (protocol §5)."""
+        """The calls that a caller's connection is attached to, until they end (RL-SYNC-026)."""
         self.errands: dict[str, Errand] = {}
         """The durable ones of them."""
         self.unanswered: dict[str, tuple[str | None, int]] = {}
@@ -126,7 +126,7 @@ class Session:
         """Read one text message at ``now`` (ms, the clock that never goes back)."""
         if self._frames_per_second and (hurried := self._count(now)) is not None:
             return hurried
-        # protocol §2 "Size": over the connection's own limit it is not parsed, so the answer has no ids.
+        # RL-TRANSPORT-025: over the connection's own limit it is not read, so the answer has no ids.
         if len(payload) > self._limit:
             return _TOO_LARGE
         try:
@@ -136,7 +136,8 @@ class Session:
         except FrameError as error:
             return self._refuse(error.correlation_id, now)
         if isinstance(frame, CallRequest):
-            # protocol §4 step 1, beyond what the types say.
+            # RL-ADMIT-002: a suite that is defined. RL-ADMIT-003: an iat before exp. RL-ADMIT-004: a ct that
+            # is not too long.
             envelope = frame.envelope
             if (
                 envelope.suite not in SUITES
@@ -145,16 +146,19 @@ class Session:
             ):
                 return self._refuse(frame.correlation_id, now)
         elif frame.lease_id is not UNSET:
-            # protocol §3: from a caller without lease_id.
+            # RL-FRAME-025: a cancel_call of a caller that has a lease_id is refused.
             return self._refuse(None, now)
         return frame
 
     def binary(self, now: int) -> Refusal:
-        """Refuse a binary message: no frame is one (protocol §2)."""
+        """Refuse a binary message: no frame is one (RL-FRAME-009)."""
         return (self._frames_per_second and self._count(now)) or self._refuse(None, now)
 
     def _refuse(self, correlation_id: str | None, now: int) -> Refusal:
-        """Answer a refused frame; the one after the twentieth in a minute is also the last."""
+        """Answer a refused frame; the one after the twentieth in a minute is also the last.
+
+        Source: RL-FRAME-012, RL-FRAME-013, RL-FRAME-016.
+        """
         if self._refused is None:
             self._refused = Rate(self._refused_span)
         answer = _PROTOCOL_ERROR
@@ -163,7 +167,7 @@ class Session:
         return Refusal(answer, closes=self._refused.add(now) > self._refused_most)
 
     def _count(self, now: int) -> Refusal | None:
-        """Count a message against the frames per second (protocol §4 "Budgets")."""
+        """Count a message against the frames per second (RL-ADMIT-040, RL-ADMIT-041)."""
         most = self._frames_per_second
         if self._frame_rate is None:
             self._frame_rate = Rate(_SECOND_MS)

@@ -1,4 +1,4 @@
-"""The life of sync calls: hand-out, reports, loss and return of either side, and the end (protocol §5).
+"""The life of sync calls: hand-out, reports, loss and return of either side, and the end.
 
 What may follow what stands in the lifecycle table; this file says who is told, and what bounds it.
 """
@@ -99,7 +99,7 @@ class SyncCalls:
         request, instance = admitted.request, admitted.instance
         traceparent: str | None = None
         if request.traceparent is not UNSET:
-            # protocol §3 "Trace rule": what breaks it is dropped, and the call goes on.
+            # RL-TRACE-003: what breaks the rule is dropped, and the call goes on as if there had been none.
             traceparent = normalise(request.traceparent, request.correlation_id)
             if traceparent is None:
                 self._counters["traces_dropped"] += 1
@@ -124,10 +124,10 @@ class SyncCalls:
         self._attach(session, call)
 
     def repeat(self, session: Session, request: CallRequest, call: Call) -> None:
-        """Answer a request that is a known call already (protocol §5, §8)."""
+        """Answer a request that is a known call already (RL-SYNC-029, RL-SYNC-030)."""
         self._counters["repeated"] += 1
         if not call.ended:
-            # A connection that is attached hears no status twice, and the end when it comes.
+            # RL-SYNC-031: a connection that is attached hears no status twice, and the end when it comes.
             if call.id not in session.calls:
                 self._timers.cancel(HoldOver(call.id))
                 self._attach(session, call)
@@ -146,14 +146,14 @@ class SyncCalls:
 
     def may_send_again(self, call: Call) -> bool:
         """True if the outcome of ``call`` may be sent once more; that sending is counted."""
-        # protocol §4 "Budgets": an outcome is large, and asking for it again is free.
+        # RL-ADMIT-038: one outcome is sent again at most so often, as it is large and asking is free.
         if call.outcome is None or (self._resends and call.resends >= self._resends):
             return False
         call.resends += 1
         return True
 
     def _attach(self, session: Session, call: Call) -> None:
-        # protocol §3: the first frame for an admitted call on a connection is a call_status.
+        # RL-FRAME-028: the first frame about an admitted sync call on a connection is a call_status.
         call.attached.append(session.connection)
         session.calls[call.id] = call
         self._tell_status(session.connection, call)
@@ -177,7 +177,7 @@ class SyncCalls:
     # --- the listener's side
 
     def _offer(self, call: Call) -> None:
-        """Send a call to the connection that holds it, the cancel request right behind (protocol §7)."""
+        """Send a call to the connection that holds it, the cancel request right behind (RL-SYNC-022)."""
         instance, envelope = call.instance, call.envelope
         assert instance is not None
         assert envelope is not None
@@ -226,8 +226,8 @@ class SyncCalls:
     def _refuse_lease(
         self, session: Session, frame: ListenerToRelay, lease_id: str, call: Call | None
     ) -> None:
-        # protocol §3: a sync call has no lease. A call that is none of this listener's sync calls would be a
-        # durable one that it does not hold, so its lease is gone.
+        # RL-FRAME-046: a frame about one of the listener's sync calls has no lease_id. RL-DURABLE-021: a
+        # lease in a frame about any other call is gone.
         if call is not None and call.callee == session.handle:
             self._sessions.send(session.connection, _PROTOCOL_ERROR)
         elif isinstance(frame, CallCancelled | CallNotCancelled):
@@ -240,10 +240,10 @@ class SyncCalls:
             )
 
     def _answer_late(self, session: Session, frame: ListenerToRelay) -> None:
-        # protocol §3, §5: the call is not, or no longer, in these hands; only answers to a cancel stay
-        # unanswered, or the two sides would go on for ever.
+        # RL-SYNC-010: a call that has ended, is unknown or in other hands is answered with cancel_call, but
+        # for the answers to one, or the two sides would go on for ever.
         if self.is_stored is not None and self.is_stored(frame.call_id, session.handle):
-            # protocol §3: every frame of a durable call names its lease.
+            # RL-FRAME-046: so is a frame about a durable call to the listener's handle that has no lease_id.
             self._sessions.send(session.connection, _PROTOCOL_ERROR)
         elif isinstance(frame, CallCancelled | CallNotCancelled):
             self._counters["cancels_late"] += 1
@@ -255,7 +255,7 @@ class SyncCalls:
         try:
             step = advance(_SYNC, call.state, event)
         except IllegalTransition:
-            return  # protocol §3: repeats tell the caller nothing new
+            return  # RL-FRAME-053: repeats tell the caller nothing new
         if call.state is _RINGING and call.instance is not None:
             self._presence.bind(call, call.instance, now.mono)
         call.state = step.to
@@ -272,7 +272,7 @@ class SyncCalls:
         try:
             step = advance(_SYNC, call.state, ENDS[outcome.terminal, reason])
         except (KeyError, IllegalTransition):
-            # protocol §3: an end it may not claim, or completed before started, is without effect.
+            # RL-FRAME-047, RL-FRAME-049: an end it may not claim, or completed before it started.
             self._sessions.send(session.connection, _PROTOCOL_ERROR)
         else:
             self._end(call, step, now, outcome)
@@ -294,7 +294,8 @@ class SyncCalls:
                 self._abandon(call, now)
 
     def _abandon(self, call: Call, now: Instant) -> None:
-        # protocol §5: a call that can be asked for again is held for its caller; any other is stopped.
+        # RL-SYNC-027: a call whose request had a message_id is kept for its caller. RL-SYNC-028: any other is
+        # stopped.
         if call.message_id is None:
             self._cancellation.stop(call)
         else:
@@ -366,7 +367,7 @@ class SyncCalls:
         self._presence.release(call, instance)
         if instance.connection is None and not instance.calls:
             self._timers.cancel(GraceOver(instance.handle, instance.id))
-        # protocol §5: one terminal frame for every attached connection.
+        # RL-SYNC-009: one terminal frame for every attached connection.
         for connection in call.attached:
             self._tell_end(connection, call)
             session = self._sessions.get(connection)

@@ -35,21 +35,21 @@ __all__ = [
 
 @final
 class BoundPassed(Struct, frozen=True):
-    """The ring bound or the call bound of a sync call (protocol §5)."""
+    """The ring bound or the call bound of a sync call (RL-SYNC-012, RL-SYNC-013)."""
 
     call_id: str
 
 
 @final
 class HoldOver(Struct, frozen=True):
-    """A caller without an attached connection did not return (protocol §5)."""
+    """A caller without an attached connection did not return (RL-SYNC-028)."""
 
     call_id: str
 
 
 @final
 class GraceOver(Struct, frozen=True):
-    """A listener instance that holds calls did not return (protocol §5)."""
+    """A listener instance that holds calls did not return (RL-SYNC-023)."""
 
     handle: str
     instance: str
@@ -57,21 +57,21 @@ class GraceOver(Struct, frozen=True):
 
 @final
 class ReleaseDue(Struct, frozen=True):
-    """A frame that was held back on a connection may leave (protocol §4 step 4)."""
+    """A frame that was held back on a connection may leave (RL-ADMIT-017)."""
 
     connection: int
 
 
 @final
 class CancelWaited(Struct, frozen=True):
-    """An HTTP cancel has waited long enough (protocol §7)."""
+    """An HTTP cancel has waited long enough (RL-CANCEL-011)."""
 
     request: int
 
 
 @final
 class RecordsOver(Struct, frozen=True):
-    """The records of ended calls that are the oldest (protocol §5)."""
+    """The records of ended calls that are the oldest (RL-SYNC-033)."""
 
 
 @final
@@ -81,14 +81,14 @@ class DrainOver(Struct, frozen=True):
 
 @final
 class LeaseLapses(Struct, frozen=True):
-    """A durable call was not accepted in time (protocol §6)."""
+    """A durable call was not accepted in time (RL-DURABLE-010)."""
 
     call_id: str
 
 
 @final
 class RebindOver(Struct, frozen=True):
-    """An instance did not come back for the durable calls that it has begun (protocol §6)."""
+    """An instance did not come back for the durable calls that it has begun (RL-DURABLE-045)."""
 
     handle: str
     instance: str
@@ -103,7 +103,7 @@ class QueueTurns(Struct, frozen=True):
 
 @final
 class RestOver(Struct, frozen=True):
-    """A conversation of durable calls may be handed out again (protocol §6)."""
+    """A conversation of durable calls may be handed out again (RL-DURABLE-054)."""
 
     callee: str
     caller: str
@@ -112,7 +112,7 @@ class RestOver(Struct, frozen=True):
 
 @final
 class StopOver(Struct, frozen=True):
-    """A listener did not answer the relay's own request to stop a durable call (protocol §6.1)."""
+    """A listener did not answer the relay's own request to stop a durable call (RL-DURABLE-059)."""
 
     call_id: str
 
