@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from ringline.cli.app import Invocation
 from ringline.cli.calling import Calling, calling_options
 from ringline.cli.chosen import Chosen
+from ringline.cli.options import Span
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
 from ringline.protocol.limits import CALL_BOUND_MS, HOLD_MS
@@ -84,7 +85,7 @@ _T = TypeVar("_T")
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Span(min=0, min_open=True),
     metavar="SECONDS",
     help=f"How long to wait. [default: {(CALL_BOUND_MS + HOLD_MS) // 1_000}]",
 )
@@ -313,7 +314,7 @@ def _arguments(words: tuple[str, ...]) -> dict[str, Any] | None:
             raise click.UsageError(f"--arg {name} is given twice")
         try:
             found[name] = json.loads(value) if is_json else value
-        except ValueError:
+        except (ValueError, RecursionError):
             raise click.UsageError(
                 f"the value of --arg {name}:= is no JSON; for text write {name}=…"
             ) from None

@@ -1,6 +1,5 @@
 """`ringline calls`: what this identity has sent, from its own outbox."""
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ from ringline.cli.chosen import Chosen
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
+from ringline.protocol.dates import spelled
 
 if TYPE_CHECKING:
     from ringline.caller import AsyncCaller, KeptCall
@@ -129,6 +129,4 @@ def _document(call: "KeptCall") -> dict[str, object]:
 
 
 def _time(ms: int | None) -> str | None:
-    if ms is None:
-        return None
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1_000))
+    return None if ms is None else spelled(ms, "%Y-%m-%d %H:%M:%S", None)

@@ -1,6 +1,5 @@
 """An own identity as it is shown to its owner."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 from ringline.client.account import Account
@@ -9,6 +8,7 @@ from ringline.client.expiry import card_days, warnings
 from ringline.client.logstate import followed_key
 from ringline.client.recovery import was_exported
 from ringline.protocol.contact import Contact
+from ringline.protocol.dates import spelled
 from ringline.protocol.encoding import b64encode
 
 __all__ = ["describe", "sheet"]
@@ -43,7 +43,7 @@ def describe(account: Account) -> dict[str, object]:
 def sheet(account: Account) -> str:
     """Return an identity as lines for a person."""
     card = account.card.card
-    until = datetime.fromtimestamp(card.not_after / 1_000, UTC).date()
+    until = spelled(card.not_after, "%Y-%m-%d")
     now_ms = wall_ms()
     days = card_days(account, now_ms)
     rest = "1 day" if days == 1 else f"{days} days"

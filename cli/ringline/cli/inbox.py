@@ -11,6 +11,7 @@ from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
 from ringline.protocol.codes import Family
+from ringline.protocol.dates import spelled
 from ringline.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -256,9 +257,7 @@ def _size(size: int) -> str:
 
 
 def _time(time_ms: int) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(time_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
+    return spelled(time_ms, "%Y-%m-%d %H:%M", None)
 
 
 for _one in (ls, show, allow, deny, block):

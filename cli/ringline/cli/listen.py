@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from ringline.cli.options import identity_option, locking_options, relay_options
+from ringline.cli.options import Span, identity_option, locking_options, relay_options
 from ringline.cli.page import Page
 from ringline.cli.page import command as page
 from ringline.cli.report import tell
@@ -109,7 +109,7 @@ class RunPage(Page):
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=WORK_BOUND_MAX_MS // 1_000),
+    type=Span(min=0, min_open=True, max=WORK_BOUND_MAX_MS // 1_000),
     default=WORK_BOUND_MS / 1_000,
     show_default=True,
     metavar="SECONDS",
@@ -120,7 +120,7 @@ class RunPage(Page):
 )
 @click.option(
     "--drain",
-    type=click.FloatRange(min=0),
+    type=Span(min=0),
     default=30.0,
     show_default=True,
     metavar="SECONDS",

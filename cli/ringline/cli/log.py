@@ -1,16 +1,17 @@
 """`ringline log`: whether the relay's key log is what it was, and what it says of you."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from ringline.cli.calling import calling_options
 from ringline.cli.chosen import Chosen
+from ringline.cli.options import Span
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
+from ringline.protocol.dates import spelled
 
 if TYPE_CHECKING:
     from ringline.client import Account, KeyLog
@@ -98,7 +99,7 @@ def verify(seen: bool, chosen: Chosen) -> int:
 @click.option(
     "--every",
     metavar="SECONDS",
-    type=click.FloatRange(1, 86_400),
+    type=Span(1, 86_400),
     default=60.0,
     show_default=True,
     help="How often to look.",
@@ -272,4 +273,4 @@ def _document(log: "KeyLog", account: "Account", report: "LogReport") -> dict[st
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return spelled(ms, "%Y-%m-%d %H:%M:%SZ")

@@ -1,6 +1,7 @@
 """Options that several commands share, so that each is spelled and explained once."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -8,9 +9,20 @@ import click
 
 from ringline.cli.usual import DEFAULT_RELAY, usual_realm, usual_relay
 
-__all__ = ["DEFAULT_RELAY", "identity_option", "json_option", "locking_options", "relay_options"]
+__all__ = ["DEFAULT_RELAY", "Span", "identity_option", "json_option", "locking_options", "relay_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Span(click.FloatRange):
+    """A length of time within a range. ``nan`` is beyond no bound, and no clock measures ``inf``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Fails as click does."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no length of time.", param, ctx)
+        return found
 
 
 def relay_options(function: _F) -> _F:

@@ -118,6 +118,10 @@ def _first_line_of(descriptor: int) -> str:
             f"file descriptor {descriptor} cannot be read: {error.strerror}",
             next_step=f"open it for the command: {descriptor}<FILE",
         ) from None
+    except OverflowError:
+        raise ConfigError(
+            f"{descriptor} is no file descriptor", next_step="open a file for the command: 3<FILE"
+        ) from None
     except UnicodeDecodeError:
         raise ConfigError(
             f"what file descriptor {descriptor} gives is no text", next_step="give the passphrase as UTF-8"

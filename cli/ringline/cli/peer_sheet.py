@@ -1,11 +1,11 @@
 """A peer as he is shown: after an invite on both sides, and among the contacts."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 from ringline.cli.terminal import shown_line
 from ringline.client import Account
 from ringline.client.contacts import Pin
+from ringline.protocol.dates import spelled
 from ringline.protocol.encoding import b64encode
 from ringline.protocol.fingerprint import safety_number
 
@@ -82,4 +82,4 @@ def grant_words(tasks: tuple[str, ...] | None, calls_per_hour: int | None) -> st
 
 
 def _day(time_ms: int) -> str:
-    return str(datetime.fromtimestamp(time_ms / 1_000, UTC).date())
+    return spelled(time_ms, "%Y-%m-%d")

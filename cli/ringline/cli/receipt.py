@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from ringline.cli.options import identity_option, json_option, relay_options
 from ringline.cli.page import SETTINGS
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
+from ringline.protocol.dates import spelled
 
 if TYPE_CHECKING:
     from ringline.protocol.receipt import Proof
@@ -275,8 +275,4 @@ def _document(proof: "Proof") -> dict[str, object]:
 
 
 def _time(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        # A time that only somebody would sign who means mischief.
-        return f"{ms} ms after 1970"
+    return spelled(ms, "%Y-%m-%d %H:%M:%S UTC")

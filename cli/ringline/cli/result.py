@@ -7,6 +7,7 @@ import click
 from ringline.cli.app import Invocation
 from ringline.cli.calling import Calling, calling_options
 from ringline.cli.chosen import Chosen
+from ringline.cli.options import Span
 from ringline.cli.page import command as page
 from ringline.protocol.codes import Family
 
@@ -48,7 +49,7 @@ _L, _R, _P, _E, _H = Family.LOCAL, Family.RELAY, Family.PEER, Family.END, Family
 @click.argument("receipt")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Span(min=0),
     default=0.0,
     metavar="SECONDS",
     help="How long to wait for the end. [default: only look]",

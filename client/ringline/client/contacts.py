@@ -14,11 +14,12 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast, final, get_args
 
 from ringline.client.home import Home, read_private, write_private
+from ringline.protocol.dates import is_dated
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import ConfigError, EncodingError, RinglineError
 from ringline.protocol.fingerprint import fingerprint
@@ -46,6 +47,7 @@ _HEADER: Final = """\
 # A key never changes by itself. To forget a peer, delete its table, or: ringline contacts rm HANDLE
 # state: may he call here? pending (not decided: no), allowed, blocked. tasks: only these, if it is there.
 """
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LINE_OF: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
@@ -163,7 +165,8 @@ class Contacts:
 def _read(path: Path, text: str) -> list[Pin]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # No number has so many digits that Python would not read it, and nothing here is nested.
         place = _LINE_OF.search(str(error))
         raise _damaged(path, int(place[1]) if place else None, "it is not TOML") from None
     tables: object = document.get(_TABLE, [])
@@ -285,7 +288,10 @@ def _time(table: dict[str, Any], name: str) -> int | None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise _Bad(f"{name} is no time with a zone")
-    return round(value.timestamp() * 1_000)
+    time_ms = (value - _EPOCH) // timedelta(milliseconds=1)
+    if not is_dated(time_ms):
+        raise _Bad(f"{name} is no time from 1970 to 9998")
+    return time_ms
 
 
 def _write(pins: list[Pin]) -> str:
@@ -323,7 +329,7 @@ def _write(pins: list[Pin]) -> str:
 
 
 def _stamp(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
 
 
 def _line_of_table(text: str, number: int) -> int | None:

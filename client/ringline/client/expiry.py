@@ -1,10 +1,10 @@
 """What of an identity runs out, and the owner's warnings of it: nothing expires in silence."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 from ringline.client.account import Account
 from ringline.client.home import write_private
+from ringline.protocol.dates import spelled
 from ringline.protocol.errors import ConfigError
 
 __all__ = ["WARN_BEFORE_MS", "card_days", "news", "warnings"]
@@ -26,7 +26,7 @@ def warnings(account: Account, now_ms: int) -> tuple[str, ...]:
     left_ms = account.card.card.not_after - now_ms
     if left_ms > WARN_BEFORE_MS:
         return ()
-    day = datetime.fromtimestamp(account.card.card.not_after / 1_000, UTC).date()
+    day = spelled(account.card.card.not_after, "%Y-%m-%d")
     handle = account.handle
     if left_ms <= 0:
         what = (

@@ -16,6 +16,7 @@ PURE = (
     "ringline.protocol.codes",
     "ringline.protocol.contact",
     "ringline.protocol.context",
+    "ringline.protocol.dates",
     "ringline.protocol.encoding",
     "ringline.protocol.envelope",
     "ringline.protocol.errors",
