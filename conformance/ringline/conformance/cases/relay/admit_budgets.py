@@ -1,6 +1,7 @@
 """Budgets: what is counted, over which time, and what is left to others."""
 
 import asyncio
+import contextlib
 
 from ringline.conformance.identity import LEFT_OUT, fresh_id
 from ringline.conformance.line import Line
@@ -12,6 +13,8 @@ from ringline.conformance.verdict import Failed, Neutral, check
 __all__: list[str] = []
 
 _DURABLE = Needs(features=("durable",))
+# A busy machine may need more than a second for the frames that are too many in one.
+_FLOODS = 5
 _BUDGETS = (
     "calls_per_hour",
     "calls_per_pair_per_hour",
@@ -275,17 +278,18 @@ async def hurried_connection_is_slowed_down(stage: RelayStage) -> None:
     """Frames beyond those of one second get `rate_limited` without ids, and the connection lives on."""
     most = stage.budget("frames_per_second", most=5_000)
     scene = await Scene.set(stage)
-    await _flood(scene.listener, most + most // 4)
     codes: set[str] = set()
-    seen = 0
-    while seen < most + most // 4:
-        frame = await scene.listener.next()
-        seen += 1
-        if frame["type"] == "call_error":
-            check(not {"call_id", "correlation_id"} & set(frame), "no ids", repr(frame))
-            codes.add(frame["code"])
-    check(codes <= {"rate_limited"}, "rate_limited or the usual answer", repr(codes))
-    if not codes:
+    for _ in range(_FLOODS):
+        await _flood(scene.listener, most + most // 4)
+        for _ in range(most + most // 4):
+            frame = await scene.listener.next()
+            if frame["type"] == "call_error":
+                check(not {"call_id", "correlation_id"} & set(frame), "no ids", repr(frame))
+                codes.add(frame["code"])
+        check(codes <= {"rate_limited"}, "rate_limited or the usual answer", repr(codes))
+        if codes:
+            break
+    else:
         raise Neutral("needs a faster machine: the frames took more than a second")
     await asyncio.sleep(1.1)
     await scene.ring()
@@ -296,11 +300,13 @@ async def flood_ends_the_connection(stage: RelayStage) -> None:
     """More than twice as many frames in a second close the connection with 1008."""
     most = stage.budget("frames_per_second", most=5_000)
     scene = await Scene.set(stage)
-    await _flood(scene.listener, 2 * most + 500)
-    try:
-        await scene.listener.drain_until_end()
-    except Failed:
-        raise Neutral("needs a faster machine: the frames took more than a second") from None
+    for _ in range(_FLOODS):
+        await _flood(scene.listener, 2 * most + 500)
+        with contextlib.suppress(Failed):
+            await scene.listener.drain_until_end()
+            break
+    else:
+        raise Neutral("needs a faster machine: the frames took more than a second")
     scene.listener.judge_end(1008)
 
 
