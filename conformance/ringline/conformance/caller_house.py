@@ -6,6 +6,7 @@ import itertools
 import secrets
 import shutil
 import tempfile
+from collections import deque
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -19,6 +20,7 @@ from ringline.conformance.verdict import Failed
 
 __all__ = ["CallerHouse", "Order"]
 
+_ODD_LINES: Final = 5
 _START: Final = 6.0
 """A process starts slower than it answers, by so many times."""
 
@@ -65,6 +67,7 @@ class CallerHouse:
         self._timeline = timeline
         self._orders: dict[int, Order] = {}
         self._numbers = itertools.count(1)
+        self._odd: deque[str] = deque(maxlen=_ODD_LINES)
         self._hearing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -78,8 +81,10 @@ class CallerHouse:
         try:
             await order.end(self._patience.answer * _START)
         except Failed as error:
-            said = f"; it said:\n{self.process.said}" if self.process.said else ""
-            raise Unjudgeable(f"the caller does not obey: {error.actual}{said}") from None
+            odd = "".join(f"\n{line}" for line in self._odd)
+            wrote = f"; lines on stdout that answer nothing it was told:{odd}" if odd else ""
+            said = f"; it said on stderr:\n{self.process.said}" if self.process.said else ""
+            raise Unjudgeable(f"the caller does not obey: {error.actual}{wrote}{said}") from None
 
     def record(self, timeline: Timeline) -> None:
         """Put what passes from now on on the record of another case."""
@@ -130,6 +135,7 @@ class CallerHouse:
             said = msgspec.json.decode(line, type=dict[str, Any])
             order = self._orders[said["id"]]
         except (msgspec.MsgspecError, KeyError, TypeError):
+            self._odd.append(shorten(line))
             self._timeline.diverges("subject", "a line that answers nothing it was told")
             return
         if "end" not in said:

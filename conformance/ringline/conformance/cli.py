@@ -131,7 +131,14 @@ def _command_role(role: str, help_text: str) -> None:
             module = importlib.import_module(f"ringline.conformance.{role}_subject")
         except ModuleNotFoundError:
             _give_up(f"this version of the suite has no cases for the role {role}")
-        _judge(role, lambda patience: module.make(command_line, patience), **options)
+
+        def make(patience: Patience) -> Subject:
+            subject: Any = module.make(command_line, patience)
+            subject.without = frozenset(options["without"])
+            made: Subject = subject
+            return made
+
+        _judge(role, make, **options)
 
 
 _command_role(

@@ -19,6 +19,8 @@ class CommandSubject:
         """Raises `Unjudgeable` when it is no command."""
         self.name = command_line
         self.remarks: list[str] = []
+        self.without: frozenset[str] = frozenset()
+        """Features that are left out, for cases that try something with and without them."""
         self._arguments = arguments_of(command_line)
         self._patience = patience
 

@@ -62,6 +62,11 @@ class ListenerStage:
         self.houses: list[ListenerHouse] = []
         self._subject = subject
 
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """For what is the same in both modes: whether a call is durable, once each."""
+        return (False,) if "durable" in self._subject.without else (False, True)
+
     async def house(self, *, own: bool = False) -> ListenerHouse:
         """Return a listener for this case alone; an ``own`` one is new, and nobody's afterwards."""
         house = await self._subject.take(self.timeline, fresh=own)

@@ -47,6 +47,14 @@ def test_selection_by_level_and_without_a_feature() -> None:
     assert not any("durable" in each.needs.features for each in select(RELAY, [], without=["durable"]))
 
 
+@pytest.mark.parametrize("role", ["relay", "listener", "caller"])
+def test_nothing_of_durable_calls_is_left_without_that_feature(role: str) -> None:
+    every = load(role)
+    left = select(every, [], without=["durable"])
+    assert left != []
+    assert {each.chapter for each in every} - {each.chapter for each in left} == {"durable"}
+
+
 def test_selection_of_what_waits_for_a_bound_and_of_the_rest() -> None:
     timed, untimed = (select(RELAY, [], timed=flag) for flag in (True, False))
     assert all(each.needs.bounds for each in timed)

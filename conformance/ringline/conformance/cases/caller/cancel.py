@@ -1,14 +1,17 @@
 """CANCEL: to cancel is to ask, and nobody is told more than that."""
 
 import asyncio
+from typing import Final
 
 from ringline.conformance.caller_scene import Scene
 from ringline.conformance.caller_subject import CallerStage
-from ringline.conformance.registry import Level, case
+from ringline.conformance.registry import Level, Needs, case
 from ringline.conformance.stand_in import problem
 from ringline.conformance.verdict import check
 
 __all__: list[str] = []
+
+_DURABLE: Final = Needs(features=("durable",))
 
 
 @case(requirements=("RL-CANCEL-013",))
@@ -96,7 +99,7 @@ async def the_end_of_a_wait_is_no_cancellation(stage: CallerStage) -> None:
     await asyncio.sleep(stage.patience.quiet)
 
 
-@case(requirements=("RL-ERROR-002",))
+@case(requirements=("RL-ERROR-002",), needs=_DURABLE)
 async def a_stored_call_is_canceled_when_the_relay_says_so(stage: CallerStage) -> None:
     """What the relay answers to the cancellation of a durable call is what the caller says, and no more."""
     scene = await Scene.set(stage)

@@ -5,13 +5,15 @@ from typing import Final
 from ringline.conformance.caller_scene import Peer, Scene, failure, reply
 from ringline.conformance.caller_subject import CallerStage
 from ringline.conformance.identity import now_ms
-from ringline.conformance.registry import Level, case
+from ringline.conformance.registry import Level, Needs, case
 from ringline.conformance.seals import Damage
 from ringline.conformance.stand_in import Asked, Told
 from ringline.conformance.verdict import check
 from ringline.protocol.signing import SigningKey
 
 __all__: list[str] = []
+
+_DURABLE: Final = Needs(features=("durable",))
 
 NAME: Final = "c0ffee11" * 4
 
@@ -22,7 +24,7 @@ async def result(scene: Scene, receipt: str, end: str = "reply", **members: obje
     return await scene.end(order, end, **members)
 
 
-@case(requirements=("RL-IDEM-010", "RL-IDEM-011"))
+@case(requirements=("RL-IDEM-010", "RL-IDEM-011"), needs=_DURABLE)
 async def a_request_is_on_disk_before_it_is_sent(stage: CallerStage) -> None:
     """A caller that dies right behind its durable request sends its bytes again and opens the outcome."""
     scene = await Scene.set(stage, own=True)
@@ -40,7 +42,7 @@ async def a_request_is_on_disk_before_it_is_sent(stage: CallerStage) -> None:
     await result(scene, receipt, text="stored")
 
 
-@case(requirements=("RL-ENVELOPE-037", "RL-ENVELOPE-039"))
+@case(requirements=("RL-ENVELOPE-037", "RL-ENVELOPE-039"), needs=_DURABLE)
 async def a_later_process_fetches_the_outcome(stage: CallerStage) -> None:
     """The outcome of a durable call is fetched from the relay's record by a later process."""
     scene = await Scene.set(stage)
@@ -50,7 +52,7 @@ async def a_later_process_fetches_the_outcome(stage: CallerStage) -> None:
     await result(scene, receipt, text="fetched")
 
 
-@case(Level.SHOULD, requirements=("RL-DURABLE-069",))
+@case(Level.SHOULD, requirements=("RL-DURABLE-069",), needs=_DURABLE)
 async def a_stored_outcome_is_acknowledged(stage: CallerStage) -> None:
     """An outcome that was fetched is acknowledged."""
     scene = await Scene.set(stage)
@@ -60,7 +62,7 @@ async def a_stored_outcome_is_acknowledged(stage: CallerStage) -> None:
     check(taken.call_id in scene.acknowledged, "POST …/ack", "none")
 
 
-@case(requirements=("RL-ENVELOPE-043",))
+@case(requirements=("RL-ENVELOPE-043",), needs=_DURABLE)
 async def an_outcome_is_on_disk_before_it_is_acknowledged(stage: CallerStage) -> None:
     """A caller that dies at its acknowledgement has the outcome, though the relay has deleted it."""
     scene = await Scene.set(stage, own=True)
@@ -85,7 +87,7 @@ async def an_outcome_is_on_disk_before_it_is_acknowledged(stage: CallerStage) ->
     await result(scene, receipt, text="kept")
 
 
-@case(requirements=("RL-DURABLE-068",))
+@case(requirements=("RL-DURABLE-068",), needs=_DURABLE)
 async def a_receipt_for_another_message_is_none(stage: CallerStage) -> None:
     """A `call_queued` with another message or correlation id, or beyond the request's time, is no receipt."""
     scene = await Scene.set(stage)
@@ -113,7 +115,7 @@ async def a_receipt_for_another_message_is_none(stage: CallerStage) -> None:
     await lied_to(scene.peer(), expires_at=now_ms() + 100 * 3_600_000)
 
 
-@case(requirements=("RL-ENVELOPE-040", "RL-ENVELOPE-031"))
+@case(requirements=("RL-ENVELOPE-040", "RL-ENVELOPE-031"), needs=_DURABLE)
 async def a_false_outcome_in_the_record_is_no_answer(stage: CallerStage) -> None:
     """An outcome in the relay's record that does not open is not taken, nor acknowledged, nor kept."""
     scene = await Scene.set(stage)
@@ -126,7 +128,7 @@ async def a_false_outcome_in_the_record_is_no_answer(stage: CallerStage) -> None
     await result(scene, receipt, text="true")
 
 
-@case(requirements=("RL-ENVELOPE-037", "RL-ENVELOPE-041"))
+@case(requirements=("RL-ENVELOPE-037", "RL-ENVELOPE-041"), needs=_DURABLE)
 async def the_outcome_of_another_stored_call_is_no_answer(stage: CallerStage) -> None:
     """The outcome of one durable call, shown in the record of another, is not taken."""
     scene = await Scene.set(stage)
@@ -137,7 +139,7 @@ async def the_outcome_of_another_stored_call_is_no_answer(stage: CallerStage) ->
     await result(scene, receipt, "local")
 
 
-@case(requirements=("RL-ERROR-001", "RL-ENVELOPE-054"))
+@case(requirements=("RL-ERROR-001", "RL-ENVELOPE-054"), needs=_DURABLE)
 async def a_failure_in_the_record_is_the_peers(stage: CallerStage) -> None:
     """A sealed failure that was fetched is told as the peer's, with the reason that is under the seal."""
     scene = await Scene.set(stage)
@@ -147,7 +149,7 @@ async def a_failure_in_the_record_is_the_peers(stage: CallerStage) -> None:
     await result(scene, receipt, "peer", code="agent_error", reason="indeterminate_execution")
 
 
-@case(requirements=("RL-ERROR-001", "RL-ERROR-002"))
+@case(requirements=("RL-ERROR-001", "RL-ERROR-002"), needs=_DURABLE)
 async def an_end_without_an_outcome_is_the_relays_word(stage: CallerStage) -> None:
     """A durable call that ended without an outcome is told as the relay's word, and as no peer's."""
     scene = await Scene.set(stage)
@@ -157,7 +159,7 @@ async def an_end_without_an_outcome_is_the_relays_word(stage: CallerStage) -> No
         await result(scene, receipt, "relay")
 
 
-@case(requirements=("RL-ENVELOPE-009", "RL-DURABLE-068"))
+@case(requirements=("RL-ENVELOPE-009", "RL-DURABLE-068"), needs=_DURABLE)
 async def a_refused_submission_gives_no_receipt(stage: CallerStage) -> None:
     """A durable request that is refused ends as the relay's word, with no receipt."""
     scene = await Scene.set(stage)
@@ -168,7 +170,7 @@ async def a_refused_submission_gives_no_receipt(stage: CallerStage) -> None:
     await scene.end(order, "relay", code="unknown_handle")
 
 
-@case(requirements=("RL-HTTP-003",))
+@case(requirements=("RL-HTTP-003",), needs=_DURABLE)
 async def a_response_may_have_more_members(stage: CallerStage) -> None:
     """Members that a caller does not know, of keys and of records, do no harm."""
     scene = await Scene.set(stage)
@@ -179,7 +181,7 @@ async def a_response_may_have_more_members(stage: CallerStage) -> None:
     await result(scene, receipt)
 
 
-@case(requirements=("RL-ERROR-009",))
+@case(requirements=("RL-ERROR-009",), needs=_DURABLE)
 async def what_has_not_ended_is_not_told_as_ended(stage: CallerStage) -> None:
     """A durable call without an end in time is told to go on: it is neither failed nor canceled."""
     scene = await Scene.set(stage)

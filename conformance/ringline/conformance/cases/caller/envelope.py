@@ -1,11 +1,15 @@
 """ENVELOPE: what a caller seals."""
 
+from typing import Final
+
 from ringline.conformance.caller_scene import Scene
 from ringline.conformance.caller_subject import CallerStage
-from ringline.conformance.registry import Level, case
+from ringline.conformance.registry import Level, Needs, case
 from ringline.conformance.verdict import check
 
 __all__: list[str] = []
+
+_DURABLE: Final = Needs(features=("durable",))
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -93,7 +97,7 @@ async def a_sync_request_is_good_for_ten_minutes(stage: CallerStage) -> None:
     await scene.replied(order)
 
 
-@case(requirements=("RL-ENVELOPE-015", "RL-FRAME-021"))
+@case(requirements=("RL-ENVELOPE-015", "RL-FRAME-021"), needs=_DURABLE)
 async def a_durable_request_is_good_for_three_days(stage: CallerStage) -> None:
     """A durable request names its message and runs out at most 72 hours after it was sealed."""
     scene = await Scene.set(stage)

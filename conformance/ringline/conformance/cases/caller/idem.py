@@ -1,14 +1,17 @@
 """IDEM: what a caller repeats by itself, and how."""
 
 import time
+from typing import Final
 
 from ringline.conformance.caller_house import Order
 from ringline.conformance.caller_scene import Peer, Scene, Taken
 from ringline.conformance.caller_subject import CallerStage
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.verdict import check
 
 __all__: list[str] = []
+
+_DURABLE: Final = Needs(features=("durable",))
 
 
 async def sendings(scene: Scene, order: Order, bob: Peer, code: str) -> list[Taken]:
@@ -95,7 +98,7 @@ async def one_message_id_is_not_sealed_twice(stage: CallerStage) -> None:
     check(right, "nothing else under the same message_id", again and again.frame)
 
 
-@case(requirements=("RL-IDEM-011",))
+@case(requirements=("RL-IDEM-011",), needs=_DURABLE)
 async def a_message_that_is_made_again_is_the_same(stage: CallerStage) -> None:
     """A durable message that is submitted again under its `message_id` has the bytes of before."""
     scene = await Scene.set(stage)

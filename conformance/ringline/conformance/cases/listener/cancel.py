@@ -1,11 +1,12 @@
 """CANCEL: what a listener answers to a `cancel_call`, and never says before it is so."""
 
+from typing import Final
 from uuid import uuid4
 
 from ringline.conformance.line import Frame
 from ringline.conformance.listener_scene import Scene
 from ringline.conformance.listener_subject import ListenerStage
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.verdict import check
 
 __all__ = [
@@ -19,18 +20,20 @@ __all__ = [
     "stops_what_runs_and_then_says_so",
 ]
 
+_DURABLE: Final = Needs(features=("durable",))
+
 
 @case(requirements=("RL-CANCEL-018",))
 async def does_not_know_what_it_was_not_offered(stage: ListenerStage) -> None:
     """A `cancel_call` for an unknown call is answered `unknown`, under its lease if it names one."""
     scene = await Scene.set(stage)
-    for durable in (False, True):
+    for durable in stage.modes:
         unknown = scene.seal(durable=durable)
         await scene.tell("cancel_call", unknown)
         await scene.expect("call_not_cancelled", unknown, reason="unknown")
 
 
-@case(requirements=("RL-CANCEL-015", "RL-FRAME-044"))
+@case(requirements=("RL-CANCEL-015", "RL-FRAME-044"), needs=_DURABLE)
 async def removes_what_has_not_begun(stage: ListenerStage) -> None:
     """Work that waits for its grant is removed at `cancel_call`, and no grant begins it any more."""
     scene = await Scene.set(stage)
@@ -47,7 +50,7 @@ async def removes_what_has_not_begun(stage: ListenerStage) -> None:
 async def stops_right_behind_the_call(stage: ListenerStage) -> None:
     """A `cancel_call` right behind its call is not lost: the call ends as cancelled, and in a true phase."""
     scene = await Scene.set(stage)
-    for durable in (False, True):
+    for durable in stage.modes:
         sent = await scene.call(scene.message("wait"), durable=durable)
         await scene.tell("cancel_call", sent)
         frame = await scene.line.next()
@@ -64,7 +67,7 @@ async def stops_right_behind_the_call(stage: ListenerStage) -> None:
 async def stops_what_runs_and_then_says_so(stage: ListenerStage) -> None:
     """Work that runs is stopped at `cancel_call`; `running` is said when nothing of it runs any more."""
     scene = await Scene.set(stage)
-    for durable in (False, True):
+    for durable in stage.modes:
         sent = await scene.call(scene.message("wait"), durable=durable)
         if durable:
             await scene.grant(sent)
@@ -81,7 +84,7 @@ async def stops_what_runs_and_then_says_so(stage: ListenerStage) -> None:
 async def leaves_finished_work_alone(stage: ListenerStage) -> None:
     """A `cancel_call` for finished work gets its outcome again, or `already_terminal`, and nothing else."""
     scene = await Scene.set(stage)
-    for durable in (False, True):
+    for durable in stage.modes:
         sent = await scene.call(durable=durable)
         if durable:
             await scene.grant(sent)
@@ -95,7 +98,7 @@ async def leaves_finished_work_alone(stage: ListenerStage) -> None:
             check(reply == first, first.text, reply)
 
 
-@case(requirements=("RL-CANCEL-021", "RL-DURABLE-040"))
+@case(requirements=("RL-CANCEL-021", "RL-DURABLE-040"), needs=_DURABLE)
 async def says_a_cancellation_again(stage: ListenerStage) -> None:
     """A call that was cancelled is answered `call_cancelled` whenever it is cancelled or offered again."""
     scene = await Scene.set(stage)
@@ -115,7 +118,7 @@ async def says_a_cancellation_again(stage: ListenerStage) -> None:
         scene.has_run(sent, int(first["phase"] == "running"))
 
 
-@case(requirements=("RL-CANCEL-020", "RL-CANCEL-021"))
+@case(requirements=("RL-CANCEL-020", "RL-CANCEL-021"), needs=_DURABLE)
 async def keeps_a_cancellation_over_its_own_end(stage: ListenerStage) -> None:
     """A call that was reported as cancelled stays so in the next process, though this one died at once."""
     scene = await Scene.set(stage, own=True)

@@ -1,12 +1,13 @@
 """DURABLE: the start that a listener asks for, and the lease under which it may have it."""
 
 import asyncio
+from typing import Final
 from uuid import uuid4
 
 from ringline.conformance.identity import now_ms
 from ringline.conformance.listener_scene import Scene
 from ringline.conformance.listener_subject import ListenerStage
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.verdict import check
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "stops_work_when_its_time_is_over",
 ]
 
+_DURABLE: Final = Needs(features=("durable",))
 
-@case(requirements=("RL-DURABLE-026", "RL-DURABLE-030", "RL-FRAME-044"))
+
+@case(requirements=("RL-DURABLE-026", "RL-DURABLE-030", "RL-FRAME-044"), needs=_DURABLE)
 async def asks_and_waits_for_its_start(stage: ListenerStage) -> None:
     """A durable call is accepted and asked for under its lease; its work begins with the grant."""
     scene = await Scene.set(stage)
@@ -37,7 +40,7 @@ async def asks_and_waits_for_its_start(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-032", "RL-DURABLE-030"))
+@case(requirements=("RL-DURABLE-032", "RL-DURABLE-030"), needs=_DURABLE)
 async def begins_by_its_current_lease_alone(stage: ListenerStage) -> None:
     """A grant under another lease, or under none, begins nothing and is not answered."""
     scene = await Scene.set(stage)
@@ -55,7 +58,7 @@ async def begins_by_its_current_lease_alone(stage: ListenerStage) -> None:
         scene.has_run(one, 1)
 
 
-@case(requirements=("RL-DURABLE-032",))
+@case(requirements=("RL-DURABLE-032",), needs=_DURABLE)
 async def ignores_a_second_grant(stage: ListenerStage) -> None:
     """A grant that is repeated, while the work runs or after it, changes nothing."""
     scene = await Scene.set(stage)
@@ -68,7 +71,7 @@ async def ignores_a_second_grant(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-030",))
+@case(requirements=("RL-DURABLE-030",), needs=_DURABLE)
 async def ignores_a_grant_that_nobody_asked_for(stage: ListenerStage) -> None:
     """A grant for a call that the listener does not know, or that is a sync one, is not answered."""
     scene = await Scene.set(stage)
@@ -83,7 +86,7 @@ async def ignores_a_grant_that_nobody_asked_for(stage: ListenerStage) -> None:
     scene.has_run(sync, 1)
 
 
-@case(requirements=("RL-ENVELOPE-035", "RL-FRAME-044"))
+@case(requirements=("RL-ENVELOPE-035", "RL-FRAME-044"), needs=_DURABLE)
 async def fails_without_a_start(stage: ListenerStage) -> None:
     """A durable request that opened and is not worked on gets its sealed failure without a grant."""
     scene = await Scene.set(stage)
@@ -91,7 +94,7 @@ async def fails_without_a_start(stage: ListenerStage) -> None:
     await scene.failure(sent, "agent_error")
 
 
-@case(requirements=("RL-DURABLE-024", "RL-DURABLE-025", "RL-DURABLE-033"))
+@case(requirements=("RL-DURABLE-024", "RL-DURABLE-025", "RL-DURABLE-033"), needs=_DURABLE)
 async def drops_what_its_lease_is_lost_for(stage: ListenerStage) -> None:
     """Work that waits is dropped at `call_rejected` for its lease, in silence, and kept for the next one."""
     scene = await Scene.set(stage)
@@ -109,7 +112,7 @@ async def drops_what_its_lease_is_lost_for(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-024", "RL-DURABLE-025"))
+@case(requirements=("RL-DURABLE-024", "RL-DURABLE-025"), needs=_DURABLE)
 async def stops_what_its_lease_is_lost_for(stage: ListenerStage) -> None:
     """Work that runs is stopped at `call_rejected` for its lease, in silence, and never run again."""
     scene = await Scene.set(stage)
@@ -130,7 +133,7 @@ async def stops_what_its_lease_is_lost_for(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-023", "RL-DURABLE-025"))
+@case(requirements=("RL-DURABLE-023", "RL-DURABLE-025"), needs=_DURABLE)
 async def ignores_another_leases_end(stage: ListenerStage) -> None:
     """A `call_rejected` for a lease that the listener does not hold leaves the call as it is."""
     scene = await Scene.set(stage)
@@ -145,7 +148,7 @@ async def ignores_another_leases_end(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-033", "RL-DURABLE-040"))
+@case(requirements=("RL-DURABLE-033", "RL-DURABLE-040"), needs=_DURABLE)
 async def drops_what_waits_when_its_connection_is_lost(stage: ListenerStage) -> None:
     """Work that waits for its grant when the connection is lost is begun by one under a new lease alone."""
     scene = await Scene.set(stage, own=True)
@@ -162,7 +165,7 @@ async def drops_what_waits_when_its_connection_is_lost(stage: ListenerStage) -> 
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-034",))
+@case(requirements=("RL-DURABLE-034",), needs=_DURABLE)
 async def begins_nothing_after_its_time(stage: ListenerStage) -> None:
     """Work that waits for its grant is not begun by one that comes after `execute_by`."""
     scene = await Scene.set(stage)
@@ -176,7 +179,7 @@ async def begins_nothing_after_its_time(stage: ListenerStage) -> None:
     scene.has_run(sent, 0)
 
 
-@case(requirements=("RL-DURABLE-046",))
+@case(requirements=("RL-DURABLE-046",), needs=_DURABLE)
 async def stops_work_when_its_time_is_over(stage: ListenerStage) -> None:
     """Work that runs when `execute_by` passes is stopped, and is no success."""
     scene = await Scene.set(stage)

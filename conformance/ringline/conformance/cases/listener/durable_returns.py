@@ -1,10 +1,11 @@
 """DURABLE: what a listener says of a call that is offered to it again."""
 
+from typing import Final
 from uuid import uuid4
 
 from ringline.conformance.listener_scene import Scene
 from ringline.conformance.listener_subject import ListenerStage
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.seals import Sent
 from ringline.conformance.verdict import check
 
@@ -19,12 +20,14 @@ __all__ = [
     "tells_that_work_still_runs",
 ]
 
+_DURABLE: Final = Needs(features=("durable",))
+
 
 def _again(sent: Sent) -> Sent:
     return sent.again(lease_id=str(uuid4()))
 
 
-@case(requirements=("RL-DURABLE-040",))
+@case(requirements=("RL-DURABLE-040",), needs=_DURABLE)
 async def tells_that_work_still_runs(stage: ListenerStage) -> None:
     """A call that runs and is offered on a new connection is reported as started under its new lease."""
     scene = await Scene.set(stage, own=True)
@@ -40,7 +43,7 @@ async def tells_that_work_still_runs(stage: ListenerStage) -> None:
     await scene.expect("call_cancelled", again, phase="running")
 
 
-@case(requirements=("RL-DURABLE-037", "RL-DURABLE-044", "RL-FRAME-044"))
+@case(requirements=("RL-DURABLE-037", "RL-DURABLE-044", "RL-FRAME-044"), needs=_DURABLE)
 async def goes_on_with_work_in_silence(stage: ListenerStage) -> None:
     """Begun work outlives its connection; nothing is said of it before it is offered, then its outcome is."""
     scene = await Scene.set(stage, own=True)
@@ -57,7 +60,7 @@ async def goes_on_with_work_in_silence(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-040", "RL-DURABLE-044"))
+@case(requirements=("RL-DURABLE-040", "RL-DURABLE-044"), needs=_DURABLE)
 async def sends_an_outcome_again(stage: ListenerStage) -> None:
     """A finished call gets the same outcome under each lease under which it is offered again."""
     scene = await Scene.set(stage)
@@ -72,7 +75,7 @@ async def sends_an_outcome_again(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-044", "RL-IDEM-024"))
+@case(requirements=("RL-DURABLE-044", "RL-IDEM-024"), needs=_DURABLE)
 async def sends_an_outcome_of_its_last_process(stage: ListenerStage) -> None:
     """An outcome that was sent is in the journal of the next process, though this one died at once."""
     scene = await Scene.set(stage, own=True)
@@ -88,7 +91,7 @@ async def sends_an_outcome_of_its_last_process(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-041", "RL-DURABLE-031", "RL-ENVELOPE-053", "RL-ENVELOPE-055"))
+@case(requirements=("RL-DURABLE-041", "RL-DURABLE-031", "RL-ENVELOPE-053", "RL-ENVELOPE-055"), needs=_DURABLE)
 async def never_runs_again_what_its_process_died_over(stage: ListenerStage) -> None:
     """A call whose process died at work is `indeterminate_execution` at every offer, and not run again."""
     scene = await Scene.set(stage, own=True)
@@ -104,7 +107,7 @@ async def never_runs_again_what_its_process_died_over(stage: ListenerStage) -> N
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-031", "RL-DURABLE-041", "RL-CANCEL-022"))
+@case(requirements=("RL-DURABLE-031", "RL-DURABLE-041", "RL-CANCEL-022"), needs=_DURABLE)
 async def remembers_that_it_began(stage: ListenerStage) -> None:
     """A cancellation right behind the offer of work whose process died does not make it a cancelled one."""
     scene = await Scene.set(stage, own=True)
@@ -120,7 +123,7 @@ async def remembers_that_it_began(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-033", "RL-DURABLE-040"))
+@case(requirements=("RL-DURABLE-033", "RL-DURABLE-040"), needs=_DURABLE)
 async def takes_up_what_its_last_process_had_not_begun(stage: ListenerStage) -> None:
     """A call that waited for its grant when its process died is asked for again, and run once."""
     scene = await Scene.set(stage, own=True)
@@ -135,7 +138,7 @@ async def takes_up_what_its_last_process_had_not_begun(stage: ListenerStage) -> 
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-DURABLE-043", "RL-IDEM-019"))
+@case(requirements=("RL-DURABLE-043", "RL-IDEM-019"), needs=_DURABLE)
 async def asks_for_the_start_of_a_call_that_joins_finished_work(stage: ListenerStage) -> None:
     """A call that brings a message whose work is done is answered `completed` after a grant of its own."""
     scene = await Scene.set(stage)

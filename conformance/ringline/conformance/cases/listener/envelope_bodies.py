@@ -47,7 +47,7 @@ _MESSAGE_BYTES: Final = 64_000
 async def seals_the_outcome_to_the_call(stage: ListenerStage) -> None:
     """An outcome opens with the one-time key, surroundings and `exp` of its request; its `iat` is of now."""
     scene = await Scene.set(stage)
-    for durable in (False, True):
+    for durable in stage.modes:
         began = now_ms()
         sent = await scene.call(durable=durable, iat=now_ms() - MINUTE)
         if durable:
@@ -247,7 +247,7 @@ async def serves_nobody_whom_it_blocks(stage: ListenerStage) -> None:
 async def keeps_to_the_identities_of_the_request(stage: ListenerStage) -> None:
     """An outcome is sealed for the identity that asked, though the handle has passed to another meanwhile."""
     scene = await Scene.set(stage)
-    slow = await scene.call(scene.message("slow 1200"))
+    slow = await scene.call(scene.message("slow 2500"))
     await scene.accepted(slow)
     later = scene.alice.succeeded(SigningKey.generate(), old_signs=True)
     scene.house.relay.serve(later)

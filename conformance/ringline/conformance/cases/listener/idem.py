@@ -1,11 +1,12 @@
 """IDEM: one message is run once, whatever the relay does with it."""
 
+from typing import Final
 from uuid import uuid4
 
 from ringline.conformance.identity import LEFT_OUT, fresh_id
 from ringline.conformance.listener_scene import Scene
 from ringline.conformance.listener_subject import ListenerStage
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.seals import Sent
 from ringline.conformance.verdict import check
 
@@ -22,6 +23,8 @@ __all__ = [
     "tells_callers_apart",
     "tells_messages_without_a_name_apart",
 ]
+
+_DURABLE: Final = Needs(features=("durable",))
 
 
 @case(requirements=("RL-IDEM-017",))
@@ -154,7 +157,7 @@ async def tells_messages_without_a_name_apart(stage: ListenerStage) -> None:
     scene.has_run(message, 2)
 
 
-@case(requirements=("RL-IDEM-016",))
+@case(requirements=("RL-IDEM-016",), needs=_DURABLE)
 async def runs_a_message_once_in_both_modes(stage: ListenerStage) -> None:
     """A message that was run in one mode is not run when it comes in the other."""
     scene = await Scene.set(stage)
@@ -187,7 +190,7 @@ async def runs_a_message_once_over_its_own_end(stage: ListenerStage) -> None:
     scene.has_run(sent, 1)
 
 
-@case(requirements=("RL-IDEM-027",))
+@case(requirements=("RL-IDEM-027",), needs=_DURABLE)
 async def spares_what_has_killed_it_three_times(stage: ListenerStage) -> None:
     """A call over which three processes have died before it began is refused, and others are answered."""
     scene = await Scene.set(stage, own=True)
