@@ -58,7 +58,7 @@ _FIRST: Final = _FIELDS.index("state")
 CHANGING: Final = _FIELDS[_FIRST:]
 """The members of a call that may change, but for its version."""
 
-# sqlite3 would look for somebody who tells it how to store a bool, each time.
+# What is no plain int or str, sqlite3 looks for somebody who tells it how to store, each time: states too.
 _FLAGS: Final = tuple(_FIELDS.index(name) for name in ("listed", "cancel_requested", "acknowledged"))
 
 SELECT: Final = f"SELECT {', '.join(_FIELDS)} FROM calls"
@@ -109,6 +109,8 @@ def swap_of(before: CallRow, after: CallRow) -> tuple[str, list[Value]]:
     # What is the same object is equal, and most is: this asks no member for more.
     changed = tuple(map(operator.is_not, astuple(before)[_FIRST:], new))
     values = [after.version, *itertools.compress(new, changed), before.seq, before.call_id, before.version]
+    if changed[0]:
+        values[1] = str(after.state)
     return _swapping(changed), values
 
 
@@ -140,6 +142,7 @@ def values_of(row: CallRow) -> list[Value]:
     values = list(astuple(row))
     for place in _FLAGS:
         values[place] = int(values[place])
+    values[_FIRST] = str(row.state)
     return values
 
 

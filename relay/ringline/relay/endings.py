@@ -1,4 +1,4 @@
-"""How durable calls change for good, and who is told: starts, cancel flags, ends (protocol §6.1, §7).
+"""How durable calls change for good, and who is told: starts, cancel flags, ends.
 
 What may follow what stands in the lifecycle table. Every change is written first; its word waits for the
 commit behind it.
@@ -21,7 +21,7 @@ from ringline.protocol.frames import (
     RelayCode,
 )
 from ringline.protocol.instant import Instant
-from ringline.protocol.lifecycle import Event, Mode, State, Transition, advance
+from ringline.protocol.lifecycle import FINAL, Event, Mode, State, Transition, advance
 from ringline.relay.askers import Askers
 from ringline.relay.call_store import CallRow
 from ringline.relay.effects import CancelAnswer, Decided, Retire
@@ -36,7 +36,9 @@ from ringline.relay.timers import LeaseLapses, RestOver, StopOver, StoreDue, Tim
 
 __all__ = ["Endings"]
 
+# Made once: the value of an enum's member takes a call.
 _DURABLE: Final = Mode.DURABLE
+_ENDED: Final = {state: f"stored_{state.value}" for state in FINAL}
 _RANK: Final[dict[CallState | None, int]] = {None: 0, "ringing": 0, "answered": 1, "working": 2}
 _LOOK_MS: Final = 60_000
 """Stored times are of the wall clock: whoever sleeps longer could miss a step of it."""
@@ -187,7 +189,8 @@ class Endings:
         self._counters["stored_revoked"] += 1
         if errand.lease is not None:
             if flagged:
-                # protocol §7: a release with the flag set; the caller gets what he asked for.
+                # RL-CANCEL-029: a call whose cancellation is requested ends as canceled when it leaves the
+                # listener's hands without having started.
                 self.end(errand, advance(_DURABLE, state, Event.RELEASE, cancel_requested=True), now)
                 return
             self.send_cancel(errand)
@@ -207,7 +210,7 @@ class Endings:
         error = step.error
         if step.to is State.REVOKED:
             error = "unauthorized" if errand.lost_by_caller else "offline"
-        # protocol §6.1: what a callee takes back is not seen by its caller until the time is over.
+        # RL-DURABLE-062: what the callee's side revoked is shown to the caller as queued until execute_by.
         hidden = step.to is State.REVOKED and error == "offline"
         sealed = None if outcome is None else _json.encode(outcome.envelope)
         after = replace(
@@ -223,7 +226,7 @@ class Endings:
         )
         errand.row = self._ledger.swap("end" if outcome is None else "outcome", before, after, sealed)
         self.watch(errand.row.due_at, now)
-        self._counters[f"stored_{step.to.value}"] += 1
+        self._counters[_ENDED[step.to]] += 1
         self.loosen(errand)
         self._errands.unbind(errand)
         self._errands.forgive(errand)
@@ -241,7 +244,7 @@ class Endings:
         if outcome is not None:
             row = errand.row
             assert row.reason is not None
-            # The lease is nobody's business but the listener's (protocol §3).
+            # RL-FRAME-036: a caller is sent no lease_id.
             told = CallOutcome(
                 call_id=row.call_id,
                 terminal=outcome.terminal,

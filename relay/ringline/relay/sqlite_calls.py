@@ -141,7 +141,7 @@ class SqliteCalls:
         if self._file.write(*call_records.swap_of(before, after)) != 1:
             raise StaleCall
         if (
-            before.state is not after.state
+            before.ended is not after.ended
             or before.terminal is not after.terminal
             or before.acknowledged is not after.acknowledged
             or before.outcome_bytes != after.outcome_bytes

@@ -113,7 +113,8 @@ class Switchboard:
                 self.telemetry.fault(f"a {type(effect).__name__} of the hub", error)
         if self._drained is not None and hub.drained():
             self._drained.set()
-        if self._commit is None and hub.unsaved:
+        durable = hub.durable
+        if durable is not None and durable.ledger.unsaved and self._commit is None:
             # What else arrives in this turn of the loop is in the same transaction.
             self._commit = self._loop.call_soon(self._end_turn)
         if hub.timers.next < self._armed:
@@ -203,7 +204,7 @@ class Switchboard:
     # --- HTTP requests that wait
 
     async def cancel(self, caller: str, call_id: str) -> CancelAnswer:
-        """Ask for the cancellation of a call and return what became of it, within some 10 s (protocol §7)."""
+        """Ask for the cancellation of a call and return what became of it, in some 10 s (RL-CANCEL-011)."""
         request = next(self._requests)
         decided: asyncio.Future[CancelAnswer] = self._loop.create_future()
         self._cancels[request] = decided
@@ -242,7 +243,7 @@ class Switchboard:
     # --- credentials
 
     def revoke(self, handle: str, card_id: str) -> None:
-        """End every connection that logged in under a card its owner called back (protocol §10)."""
+        """End every connection that logged in under a card its owner called back (RL-TRANSPORT-044)."""
         self.perform(self.hub.revoke(handle, card_id, self.clock()))
 
     def remove(self, handle: str) -> None:
