@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from requirements import CITATION, Requirement
+from requirements import CITATION, SECTION, Requirement
 
 __all__ = ["ENFORCED", "Case", "citations", "explained", "faults", "page", "read_cases"]
 
@@ -25,7 +25,7 @@ VECTORS: Final = Path("spec") / "vectors"
 ENFORCED: Final[frozenset[str]] = frozenset({"relay", "listener", "caller"})
 """The roles of which every MUST needs a case or a reason."""
 
-_SOURCES: Final = (".py", ".md", ".toml", ".ts", ".js", ".mjs")
+_SOURCES: Final = (".py", ".md", ".toml", ".ts", ".js", ".mjs", ".pml")
 _PASSED_OVER: Final = frozenset({".git", ".venv", "node_modules", "build", "dist", "__pycache__"})
 
 
@@ -134,7 +134,10 @@ def faults(
 
 
 def citations(root: Path, requirements: Sequence[Requirement]) -> list[str]:
-    """Return every place in the checkout ``root`` that cites a requirement which does not exist."""
+    """Return every place in the checkout ``root`` that cites what does not exist.
+
+    That is a requirement of which there is none, or a section: ringline.md has ids in their place.
+    """
     known = {requirement.id for requirement in requirements}
     wrong: list[str] = []
     for file in _sources(root):
@@ -143,6 +146,10 @@ def citations(root: Path, requirements: Sequence[Requirement]) -> list[str]:
                 f"{file.relative_to(root)}:{number}: there is no {cited}"
                 for cited in CITATION.findall(line)
                 if cited not in known
+            ]
+            wrong += [
+                f"{file.relative_to(root)}:{number}: {cited} is no id of ringline.md"
+                for cited in SECTION.findall(line)
             ]
     return wrong
 

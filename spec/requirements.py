@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
-__all__ = ["CITATION", "Requirement", "faults", "read"]
+__all__ = ["CITATION", "SECTION", "Requirement", "faults", "read"]
 
 CITATION: Final = re.compile(r"\bRL-[A-Z]+-[0-9]+\b")
 """What names a requirement, wherever it stands."""
+
+SECTION: Final = re.compile(r"\b(?:protocol|envelope) §[0-9.]*[0-9]")
+"""What names a place in a text that no reader has; other texts, such as an RFC, are cited by section."""
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "relay": ("relay",),

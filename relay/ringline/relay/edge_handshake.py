@@ -107,7 +107,7 @@ def _is_key(key: str) -> bool:
 
 
 def _resource(target: str) -> tuple[str, str]:
-    """Split the request target into path and query; an absolute URI names its resource too (§4.2.1)."""
+    """Split the request target into path and query; an absolute URI names one too (RFC 6455 §4.2.1)."""
     if not target.startswith("/"):
         try:
             parts = urlsplit(target)

@@ -109,6 +109,15 @@ def test_a_requirement_that_is_not_there_is_cited_nowhere(checkout: Path, check:
     assert check() == [f"{name}:2: there is no {NONE}"]
 
 
+@pytest.mark.parametrize(
+    "name", ["protocol/ringline/protocol/limits.py", "spec/lifecycle.pml", "docs/how.md"]
+)
+def test_a_place_that_no_reader_can_find_is_cited_nowhere(checkout: Path, check: Check, name: str) -> None:
+    section = "protocol " + "§5.1"
+    write(checkout, name, f"# {ONE}: it rings (RFC 6455 §5.1).\n# {section}: it sings.\n")
+    assert check() == [f"{name}:2: {section} is no id of ringline.md"]
+
+
 def test_every_must_of_a_judged_role_needs_a_case_or_a_reason(checkout: Path, check: Check) -> None:
     unjudged = f"{ONE} is judged by no case, and uncovered.toml does not say why"
     assert check("relay") == [unjudged]
