@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance impostors node-peer enumeration autobahn clean
+.PHONY: help demo test lint format types spec spec-write mutants model bench crash scale soak conformance impostors node-peer enumeration autobahn fuzz fuzz-guided clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ enumeration: $(VENV)/.developer  ## ask 10,000 times whether a handle exists: no
 autobahn: $(VENV)/.developer  ## the Autobahn cases against both WebSocket edges
 	$(BIN)/python tests/compliance/autobahn.py $(AUTOBAHN)
 
+fuzz: $(VENV)/.developer  ## damaged input to everything that reads any; make fuzz FUZZ=--short
+	$(BIN)/python fuzz/run.py $(FUZZ)
+
+fuzz-guided: $(VENV)/.fuzz  ## one target led by coverage; make fuzz-guided GUIDED="frame -runs=200000"
+	$(BIN)/python fuzz/guided.py $(GUIDED)
+
 clean:  ## remove what was built and cached; .venv stays
 	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
@@ -92,6 +98,11 @@ $(VENV)/.product: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+# Where there is no wheel for this Python, the program says that it was skipped.
+$(VENV)/.fuzz: $(VENV)/.developer
+	$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || true
 	@touch $@
 
 # What everything else needs. `--group` is why pip is brought up to date first.
