@@ -198,7 +198,7 @@ TRANSITIONS: Final[dict[tuple[Mode, State, Event], Transition]] = {
     # RL-CANCEL-004: with nobody, queued or parked, it ends as canceled at once when its caller cancels it.
     (_D, State.QUEUED, Event.CANCEL): _canceled,
     (_D, State.PARKED, Event.CANCEL): _canceled,
-    # RL-CANCEL-023.
+    # RL-CANCEL-023, as for a sync call.
     (_D, State.LEASED, Event.CANCELLED): _canceled,
     (_D, State.ACCEPTED, Event.CANCELLED): _canceled,
     (_D, State.STARTED, Event.CANCELLED): _canceled,
