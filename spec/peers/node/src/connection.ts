@@ -21,7 +21,7 @@ export class Connection {
   readonly #stop = new AbortController();
   readonly #messages: AsyncIterable<[Buffer, boolean]>;
 
-  /** Takes a socket at the moment it opens: a frame may come with the handshake. */
+  /** Takes a socket at the moment it opens: a frame may come with the handshake. @internal */
   constructor(private readonly socket: WebSocket) {
     const options = { close: ["close"], highWaterMark: AHEAD, signal: this.#stop.signal };
     this.#messages = on(socket, "message", options) as AsyncIterable<[Buffer, boolean]>;

@@ -1,6 +1,7 @@
 /** The frames that a client reads: frames.schema.json of the specification, and what a schema cannot say. */
 import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
+import { text } from "./bytes.js";
 import type { Envelope, Mode, Terminal } from "./envelope.js";
 import { parseObject } from "./json.js";
 
@@ -15,8 +16,8 @@ export type Frame = { readonly type: string; readonly envelope?: Envelope; reado
 } & { readonly [name in Numbers]?: number };
 
 /** RL-FRAME-001 to RL-FRAME-008 and RL-FRAME-055. Throws for a frame that is to be refused. */
-export function readFrame(data: Buffer, binary: boolean, direction: Direction): Frame {
-  const frame = parseObject(data.toString("utf8"), 8, /^/);
+export function readFrame(data: Uint8Array, binary: boolean, direction: Direction): Frame {
+  const frame = parseObject(text(data), 8, /^/);
   if (binary || !ajv.validate(`frames#/$defs/${direction}`, frame)) throw new RangeError("a frame that breaks its form");
   const read = frame as unknown as Frame;
   if (read.type === "call_queued" && (read.expires_at ?? 0) <= (read.submitted_at ?? 0)) throw new RangeError("a call that ends before it begins");

@@ -165,8 +165,9 @@ export class Listener {
     try {
       opened = await this.open(frame, envelope as Envelope);
     } catch (error) {
-      if (error instanceof LocalError && error.code === "relay_unreachable") return this.#connection?.close();
-      return this.#reject(callId);
+      // What could not be checked is not refused: a durable call lapses, and comes again.
+      const unchecked = error instanceof LocalError && error.code === "relay_unreachable";
+      return unchecked && frame.delivery_mode === "durable" ? this.#drop(callId) : this.#reject(callId);
     } finally {
       this.#journal.survived(callId);
     }
