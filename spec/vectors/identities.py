@@ -1,8 +1,11 @@
 """Cards, prekey statements, successions and revocations. Binary is base64url, as over HTTP."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+
+import nacl.bindings
 
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.identity import Card, next_commitment
@@ -136,6 +139,11 @@ def _cards() -> Iterator[Vector]:
             "RL-KEYS-004",
         )
     yield from _wrong_signatures(good, "card_sig", SigningKey(seed("mallory identity")), data)
+    beside = b64encode(_signed_beside_the_group(identity, data))
+    says = "an `R` of mixed order, which an equation with the cofactor lets pass"
+    yield refused(
+        "card.mixed_order", good, says, good.input | {"card_sig": beside}, "signature", "RL-ENVELOPE-007"
+    )
 
 
 def _card_output(card: Card) -> Json:
@@ -148,6 +156,18 @@ def _card_output(card: Card) -> Json:
         "not_after": card.not_after,
         "next": card.next.hex(),
     }
+
+
+def _signed_beside_the_group(key: SigningKey, data: bytes) -> bytes:
+    """Return a signature whose `R` has the point of order 2 added: its holder alone can make one."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    point_of_order_2 = b"\xec" + b"\xff" * 30 + b"\x7f"
+    secret = int.from_bytes(hashlib.sha512(key.seed).digest()[:32], "little") & (1 << 254) - 8 | 1 << 254
+    nonce = int.from_bytes(seed("nonce of mixed order"), "little") % order
+    in_group = nacl.bindings.crypto_scalarmult_ed25519_base_noclamp(nonce.to_bytes(32, "little"))
+    r = nacl.bindings.crypto_core_ed25519_add(in_group, point_of_order_2)
+    challenge = int.from_bytes(hashlib.sha512(r + key.public + data).digest(), "little")
+    return r + ((nonce + challenge * secret) % order).to_bytes(32, "little")
 
 
 def _wrong_signatures(good: Vector, member: str, other: SigningKey, data: bytes) -> Iterator[Vector]:
