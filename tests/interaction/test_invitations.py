@@ -107,6 +107,7 @@ async def test_an_invite_hands_the_key_of_the_relays_log_on(tmp_path: Path) -> N
         await alice.http.publish()
         invite, _ = await alice.invitations.invite(Given(), uses=1, ttl_s=DAY_S)
         assert invite.log == relay.log_key.public
+        told = [relay.log_key.public]
         forged = b64encode(SigningKey.generate().public)
 
         def fork(method: str, target: str, answer: Answer) -> Answer:
@@ -118,7 +119,7 @@ async def test_an_invite_hands_the_key_of_the_relays_log_on(tmp_path: Path) -> N
             closing(KeyLog(bob.home, bob.http, bob.clock)) as log,
             pytest.raises(LogForked, match="signed by another key"),
         ):
-            await log.greet(await bob.http.info(), [invite.log])
+            await log.greet(await bob.http.info(), told)
         # Nobody is invited to a relay whose log is not the one that was seen.
         with pytest.raises(LogForked, match="signed by another key"):
             await alice.invitations.invite(Given(), uses=1, ttl_s=DAY_S)

@@ -260,8 +260,8 @@ async def test_running_calls_of_a_removed_identity_end_at_once() -> None:
     async with invited(settings={"hold_ms": hour, "grace_ms": hour}) as relay:
         root = await administrator(relay)
         bob, carol = await member(root, "bob"), await member(root, "carol")
+        policy: dict[str, Any] = {"offline": False, "accept": "anyone", "allow": [], "block": []}
         for owner in (bob, carol):
-            policy = {"offline": False, "accept": "anyone", "allow": [], "block": []}
             assert (await owner.ask("PUT", f"/v1/handles/{owner.handle}/policy", policy)).status == 200
         async with (
             bob.calling("carol") as out,
