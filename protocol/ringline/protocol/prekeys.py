@@ -17,6 +17,7 @@ from ringline.protocol.errors import EncodingError, StatementError
 from ringline.protocol.identity import HASH_BYTES, Card, check_span
 from ringline.protocol.limits import (
     CLOCK_SLACK_MS,
+    INT_MAX,
     PREKEY_LIFE_MS,
     PREKEY_ROTATION_MS,
     PREKEY_SECRET_TAIL_MS,
@@ -217,8 +218,9 @@ class Chain:
     link: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.link) != LINK_BYTES or not 0 <= self.epoch <= 0xFFFF_FFFF:
-            raise ValueError("a link has 32 bytes, an epoch is 0 to 2^32 - 1")
+        # A chain of an epoch that no statement can name is no chain: it comes from a damaged file.
+        if len(self.link) != LINK_BYTES or self.epoch < 0 or window(self.epoch)[1] > INT_MAX:
+            raise ValueError("a link has 32 bytes, an epoch is a day whose statement has times")
 
     @classmethod
     def start(cls, epoch: int) -> "Chain":

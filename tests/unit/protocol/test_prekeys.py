@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ringline.protocol import prekeys
 from ringline.protocol.errors import BadSignature, RinglineError, StatementError, WeakKey
-from ringline.protocol.limits import PREKEY_LIFE_MS
+from ringline.protocol.limits import INT_MAX, PREKEY_LIFE_MS
 from ringline.protocol.prekeys import (
     EPOCH_MS,
     Chain,
@@ -33,6 +33,8 @@ BOB = agent("bob")
 CARD = BOB.card.card
 EPOCH = epoch_at(NOW_MS)
 CHAIN = Chain(EPOCH, seed("chain"))
+LAST = (INT_MAX - PREKEY_LIFE_MS + HOUR) // EPOCH_MS
+"""The last epoch whose statement ends at a time that can be written."""
 STATEMENT = CHAIN.statement(CARD.id, SUITES)
 SIGNED = SignedPrekey.sign(STATEMENT, BOB.operational)
 
@@ -222,7 +224,13 @@ def test_a_chain_starts_at_random_and_shows_no_link() -> None:
     assert repr(one.link) not in repr(one)
 
 
-@pytest.mark.parametrize(("epoch", "link"), [(0, b""), (0, bytes(33)), (-1, bytes(32)), (2**32, bytes(32))])
+def test_the_last_chain_has_a_statement() -> None:
+    assert Chain(LAST, bytes(32)).statement(CARD.id, [1]).not_after <= INT_MAX
+
+
+@pytest.mark.parametrize(
+    ("epoch", "link"), [(0, b""), (0, bytes(33)), (-1, bytes(32)), (2**32, bytes(32)), (LAST + 1, bytes(32))]
+)
 def test_a_malformed_chain_is_not_made(epoch: int, link: bytes) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         Chain(epoch, link)
