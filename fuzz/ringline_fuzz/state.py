@@ -11,6 +11,7 @@ import msgspec
 
 from ringline.caller.outbox import Outbox, Stored
 from ringline.caller.receipt import Receipt
+from ringline.client.account import Account
 from ringline.client.address import RelayAddress
 from ringline.client.contacts import Contacts, Pin
 from ringline.client.generation import Published, write_published
@@ -297,9 +298,31 @@ def _state(data: bytes) -> str:
             raise Broken(f"{words} failed, and has changed {name}")
         if place.suffix == ".db" and told.code == 2 and not told.stopped and place.name not in told.err:
             raise Broken(f"{words}: the damaged file is not named: {told.err}")
+    if name.endswith(("agent.key", "published.json")):
+        said.append(_check_account(name, content))
     if name.endswith("contacts.toml"):
         said.append(_check_contacts(content))
     return f"{Path(name).name}: {', '.join(said)}"
+
+
+def _check_account(name: str, content: bytes) -> str:
+    """Keys that are read can be published and used."""
+    room = ROOMS.new()
+    furnish(room, name)
+    (room / name).write_bytes(content)
+    (room / name).chmod(0o600)
+    try:
+        account = Account.load(Home(room / "home"), ADDRESS, "alice", NOW)
+    except ConfigError as error:
+        if Path(name).name not in str(error):
+            raise Broken(f"the damaged file is not named: {error}") from error
+        return "refused"
+    published = account.publication(NOW)
+    account.own_key(bytes(32), NOW)
+    account.token("GET", "/v1/relay", NOW, "fuzz" * 4)
+    account.note_published(published.prekey, NOW)
+    account.refresh(NOW)
+    return "account"
 
 
 def _check_contacts(content: bytes) -> str:
