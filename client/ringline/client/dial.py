@@ -15,7 +15,8 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from ringline.client.exchange import Answer, unreachable
-from ringline.client.http import RelayHttp, problem_of
+from ringline.client.http import RelayHttp
+from ringline.client.refusal import problem_of
 from ringline.protocol import closes
 from ringline.protocol.closes import POLICY_REASONS, PROTOCOL_ERROR, REMOVED, may_reconnect, read_retry
 from ringline.protocol.errors import ConfigError, HttpProblem, RinglineError, TransportError, TrustError

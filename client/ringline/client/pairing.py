@@ -15,7 +15,8 @@ import msgspec
 
 from ringline.client.address import RelayAddress
 from ringline.client.exchange import exchange, tls_context
-from ringline.client.http import HEADERS, RelayHttp, decode, problem_of, relay_info
+from ringline.client.http import HEADERS, RelayHttp, relay_info
+from ringline.client.refusal import decode, problem_of
 from ringline.protocol import shapes
 from ringline.protocol.encoding import b64decode, b64encode
 from ringline.protocol.errors import (
