@@ -4,8 +4,9 @@
 
 Subjects are the relay on each edge, and listener, caller and vectors of the reference implementation and of
 the second one in `spec/peers/node`, which is passed over when it is not built. Every run is `--strict`, so
-that no case is left out unseen. ``--page`` writes what came of all of it as a page in Markdown. What stands
-behind ``--`` goes to the suite. Exits with the worst of the suite's exit codes.
+that no case is left out unseen. Two runs go on at a time, since each of them waits for its subject now and
+then; what one has said is shown when it has ended. ``--page`` writes what came of all of it as a page in
+Markdown. What stands behind ``--`` goes to the suite. Exits with the worst of the suite's exit codes.
 """
 
 import argparse
@@ -17,8 +18,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +32,7 @@ LEFT_OUT: Final = {"node-vectors": ("relay", "log", "keyfile", "invite")}
 """Parts of the protocol that a subject is known to be without."""
 _BIN: Final = Path(sys.executable).parent
 _SUITE: Final = str(_BIN / "ringline-conformance")
+_AT_ONCE: Final = 2
 _START_S: Final = 60
 _RUN_S: Final = 900
 
@@ -90,11 +94,40 @@ def commands() -> Iterator[tuple[str, str, str]]:
             yield f"node-{role}", role, shlex.join([node, str(script)])
 
 
-def judge(command: Sequence[str], report: Path) -> int:
-    """Run the suite once; return its exit code."""
-    return subprocess.run(
-        [_SUITE, *command, "--strict", "--json", str(report)], check=False, timeout=_RUN_S
-    ).returncode
+def judge(name: str, command: Sequence[str], report: Path) -> int:
+    """Run the suite once, and show what it has said under ``name``; return its exit code."""
+    done = subprocess.run(
+        [_SUITE, *command, "--strict", "--json", str(report)],
+        check=False,
+        timeout=_RUN_S,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    print(f"{name}\n{done.stdout}", end="", flush=True)
+    return done.returncode
+
+
+def judge_relay(edge: str, timed: str, report: Path, suite: Sequence[str]) -> int:
+    """Judge a relay of its own on an edge, by the cases that are ``timed`` or by the others.
+
+    A relay with short bounds on a busy machine gives calls up that others still work on: those that wait for
+    a bound are therefore by themselves, all at once, since they do little but wait.
+    """
+    options, more = (short_bounds(), ["--jobs", "32"]) if timed == "timed" else ([], [])
+    with relay(edge, options) as url:
+        command = ["relay", "--url", url, f"--{timed}", *more, *suite]
+        return judge(f"relay-{edge}, {timed} cases", command, report)
+
+
+def side_by_side(runs: Sequence[Callable[[], int]]) -> int:
+    """Return the worst of the exit codes of these runs, a few of which go on at a time, in this order."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return max(pool.map(_done, runs), default=0)
+
+
+def _done(run: Callable[[], int]) -> int:
+    return run()
 
 
 def page(columns: Sequence[Column]) -> str:
@@ -159,29 +192,27 @@ def main() -> int:
     if unknown:
         parser.error(f"no such subject: {', '.join(sorted(unknown))}")
     wanted = set(arguments.subjects or known)
-    worst = 0
     columns: list[Column] = []
+    waiting: list[Callable[[], int]] = []
+    working: list[Callable[[], int]] = []
     with tempfile.TemporaryDirectory() as folder:
         for edge in EDGES:
             name = f"relay-{edge}"
             if name not in wanted:
                 continue
-            reports: list[Path] = []
-            # A relay with short bounds on a busy machine gives calls up that others still work on: those that
-            # wait for a bound are therefore by themselves, all at once, since they do little but wait.
-            for options, timed in ((), ["--untimed"]), (short_bounds(), ["--timed", "--jobs", "32"]):
-                with relay(edge, options) as url:
-                    print(f"{name}, {timed[0].lstrip('-')} cases", flush=True)
-                    reports.append(Path(folder) / f"{name}{len(reports)}.json")
-                    worst = max(worst, judge(["relay", "--url", url, *timed, *suite], reports[-1]))
-            columns.append(Column(name, "relay", tuple(reports)))
+            reports = {timed: Path(folder) / f"{name}-{timed}.json" for timed in ("timed", "untimed")}
+            waiting.append(partial(judge_relay, edge, "timed", reports["timed"], suite))
+            working.append(partial(judge_relay, edge, "untimed", reports["untimed"], suite))
+            columns.append(Column(name, "relay", tuple(reports.values())))
         for name, role, command in commands():
             if name in wanted:
-                print(name, flush=True)
                 report = Path(folder) / f"{name}.json"
                 without = [word for part in LEFT_OUT.get(name, ()) for word in ("--without", part)]
-                worst = max(worst, judge([role, "--command", command, *without, *suite], report))
+                words = [role, "--command", command, *without, *suite]
+                working.append(partial(judge, name, words, report))
                 columns.append(Column(name, role, (report,)))
+        # Nothing works beside those that wait for a bound.
+        worst = max(side_by_side(waiting), side_by_side(working))
         if arguments.page is not None:
             written = [column for column in columns if all(report.exists() for report in column.reports)]
             arguments.page.write_text(page(written), encoding="utf-8")

@@ -84,7 +84,7 @@ async def judged(scene: Scene, taken: Taken, forged: Frame) -> None:
     await taken.send(forged)
     with contextlib.suppress(Failed):
         await relay.until_asked(path, known + 1, scene.stage.patience.answer / 10)
-    await asyncio.sleep(3 * scene.stage.patience.quiet)
+    await asyncio.sleep(scene.stage.patience.quiet)
 
 
 @case(requirements=("RL-ENVELOPE-031", "RL-ENVELOPE-039", "RL-ENVELOPE-040"))

@@ -74,7 +74,7 @@ async def not_dialled_again(stage: CallerStage, code: int) -> None:
     """Pass when a call ends with its connection, and no other is opened for it."""
     scene = await Scene.set(stage, own=True)
     bob = scene.peer()
-    order, taken = await scene.ring(bob, timeout_ms=4_000)
+    order, taken = await scene.ring(bob, timeout_ms=10_000)
     scene.records[taken.call_id] = taken.record("started", ended=False)
     taken.line.socket.close(code)
     await bob.ended(taken.line)
