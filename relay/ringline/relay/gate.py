@@ -19,9 +19,10 @@ from ringline.relay.directory import Directory
 from ringline.relay.edge import Accepted, Handshake, Receiver, Refused
 from ringline.relay.entrance import Entrance
 from ringline.relay.keylog import FEATURE, KeyLog
+from ringline.relay.lines import CallerLine, ListenerLine
 from ringline.relay.settings import Settings
 from ringline.relay.strangers import Strangers
-from ringline.relay.switchboard import CallerLine, ListenerLine, Switchboard
+from ringline.relay.switchboard import Switchboard
 
 __all__ = ["RelayGate", "features", "is_websocket_target"]
 
