@@ -64,7 +64,7 @@ scale: $(VENV)/.developer  ## what a relay does with 100,000 queued calls, count
 conformance: $(VENV)/.developer  ## the conformance suite against a relay, on both edges
 	$(BIN)/python tests/conformance/run.py $(CONFORMANCE)
 
-impostors: $(VENV)/.developer  ## relays that break one rule each: exactly its cases must fail; IMPOSTORS=--short
+impostors: $(VENV)/.developer  ## relays, listeners and callers that break one rule each: exactly its cases must fail; IMPOSTORS=--short
 	$(BIN)/python tests/impostors/run.py $(IMPOSTORS)
 
 soak: $(VENV)/.developer  ## an hour of load in simulated time: nothing may grow; make soak SOAK=--short

@@ -4,6 +4,7 @@ import pytest
 
 from ringline.conformance.registry import load
 from ringline_testing.impostors import masquerade, table
+from ringline_testing.impostors.proof_page import proof_page
 from ringline_testing.impostors.table import Impostor
 
 CASE = "relay.sync.answered_after_accepted"
@@ -30,6 +31,14 @@ def faults(*found: Impostor) -> list[str]:
 def test_every_case_and_every_requirement_that_it_judges_has_an_impostor_or_a_reason(role: str) -> None:
     judging = {case.id: case.requirements for case in load(role) if case.is_must}
     assert table.faults(table.impostors(role), table.unproved(role), judging) == []
+
+
+def test_the_page_has_the_reasons_of_today() -> None:
+    page = (table.FOLDER.parents[1] / "docs" / "impostors.md").read_text(encoding="utf-8")
+    told = "write it again: make impostors IMPOSTORS='--page docs/impostors.md'"
+    # How many there are changes with every case, and is told as of the last writing.
+    reasons = "\n## "
+    assert page.partition(reasons)[2] == proof_page().partition(reasons)[2], told
 
 
 def test_a_case_that_no_impostor_fails_is_told() -> None:
