@@ -229,7 +229,9 @@ def _refuse_others(context: click.Context) -> None:
 async def _new_by_code(desk: Desk, given: "Given", words: int, wait: float, *, machine: bool) -> int:
     from ringline.cli.peer_sheet import describe_peer
     from ringline.cli.spoken import LIFE_S, hand_over
+    from ringline.protocol.pairing import check_installed
 
+    check_installed()
     await desk.http.info()
     opened = await desk.invitations.open_door()
     if opened is not None and not machine:
