@@ -1,6 +1,6 @@
 """ENVELOPE: requests that do not open, whatever was changed about them; none of them runs anything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
@@ -228,13 +228,14 @@ async def refuses_a_ciphertext_that_was_damaged(stage: ListenerStage) -> None:
 async def refuses_a_ciphertext_with_spare_bits(stage: ListenerStage) -> None:
     """A ciphertext whose text sets a bit that is no part of it is refused."""
     scene = await Scene.set(stage)
-    for respelt in (
+    spellings: tuple[Callable[[str], str], ...] = (
         lambda text: text[:-1] + _ALPHABET[_ALPHABET.index(text[-1]) | 1],
         lambda text: f"{text}=",
         lambda text: f" {text}",
         lambda text: f"{text[:40]} {text[40:]}",
         lambda text: f"{text}\n",
-    ):
+    )
+    for respelt in spellings:
         sent = scene.seal()
         sent.frame["envelope"]["ct"] = respelt(sent.frame["envelope"]["ct"])
         await scene.refused(sent, "its ciphertext is spelt in another way")
