@@ -84,14 +84,17 @@ def _page(runs: Sequence[RunReport], spec: str) -> Iterator[str]:
     yield f"<style>\n{_part('report.css')}</style>\n</head>\n<body>\n<h1>{_TITLE}</h1>\n"
     yield from _summary(runs)
     yield '<p class="filter"><label><input type="checkbox" id="odd"> only what is no plain pass</label> '
-    yield '<label>find <input type="search" id="find" placeholder="sync, RL-CANCEL, lease…"></label></p>\n'
+    yield '<label>find <input type="search" id="find" placeholder="sync, RL-CANCEL, lease…" size="24">'
+    yield "</label></p>\n"
     chapters: dict[str, dict[str, dict[int, CaseReport]]] = {}
     for number, run in enumerate(runs):
         for case in run.cases:
             rows = chapters.setdefault(f"{case.role}: {case.chapter}", {})
             rows.setdefault(case.id, {})[number] = case
+    numbers = "".join(f'<span class="cell number">{number}</span>' for number in range(1, len(runs) + 1))
+    columns = f'<span class="cells" aria-hidden="true">{numbers}</span>' if len(runs) > 1 else ""
     for title, rows in sorted(chapters.items()):
-        yield f"<section>\n<h2>{escape(title)} <small>{len(rows)} cases</small></h2>\n"
+        yield f"<section>\n<h2>{escape(title)} <small>{len(rows)} cases</small>{columns}</h2>\n"
         for cells in rows.values():
             yield from _row(cells, runs, spec)
         yield "</section>\n"
@@ -104,7 +107,7 @@ def _part(name: str) -> str:
 
 def _summary(runs: Sequence[RunReport]) -> Iterator[str]:
     yield '<table class="runs"><thead><tr><th></th><th>subject</th><th>verdict</th><th>cases</th>'
-    yield "<th>seconds</th></tr></thead><tbody>\n"
+    yield '<th class="n">seconds</th></tr></thead><tbody>\n'
     words = {0: "conformant", 1: "not conformant", 2: "not judged"}
     for number, run in enumerate(runs, start=1):
         counts = ", ".join(f"{count} {word}" for word, count in run.counts.items() if count)
@@ -127,7 +130,13 @@ def _row(cells: Mapping[int, CaseReport], runs: Sequence[RunReport], spec: str) 
     for number, run in enumerate(runs):
         cell = cells.get(number)
         if cell is None:
-            yield '<span class="cell none">not run</span>'
+            # A listener is not asked what is required of callers.
+            asked = any(other.role == case.role for other in run.cases)
+            yield (
+                '<span class="cell none">not run</span>'
+                if asked
+                else '<span class="cell other">&nbsp;</span>'
+            )
         else:
             yield f'<span class="cell {cell.style}" title="{escape(run.subject)}">{escape(cell.word)}</span>'
     yield "</span></summary>\n"
