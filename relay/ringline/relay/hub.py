@@ -13,38 +13,30 @@ from typing import Final, Literal, final
 
 from msgspec import UNSET
 
-from ringline.protocol.closes import GOING_AWAY, POLICY, REVOKED, retry_reason
+from ringline.protocol.closes import GOING_AWAY, REVOKED, retry_reason
 from ringline.protocol.frames import CallRequest, CancelCall
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
 from ringline.relay.acquaintances import Acquaintances
-from ringline.relay.admission import Admission, Admitted, Refused, Storable
+from ringline.relay.admission import Admission
+from ringline.relay.alarms import Alarms
 from ringline.relay.authority import Authority
 from ringline.relay.budget import HourlyBudget, TurnBudget
-from ringline.relay.call_store import CallRow, CallStore
-from ringline.relay.calls import Book, Call, Party
+from ringline.relay.call_store import CallStore
+from ringline.relay.calls import Book, Party
 from ringline.relay.cancellation import Cancellation
 from ringline.relay.departures import Departures
 from ringline.relay.durable import DurableCalls
 from ringline.relay.effects import Effect
 from ringline.relay.mailbox import Acknowledged
 from ringline.relay.presence import Presence
+from ringline.relay.reception import Reception
 from ringline.relay.records import Records
 from ringline.relay.session import Refusal, Role, Session
 from ringline.relay.sessions import Sessions
 from ringline.relay.settings import Settings
 from ringline.relay.sync import SyncCalls
-from ringline.relay.timers import (
-    Alarm,
-    BoundPassed,
-    CancelWaited,
-    DrainOver,
-    GraceOver,
-    HoldOver,
-    RecordsOver,
-    ReleaseDue,
-    Timers,
-)
+from ringline.relay.timers import Timers
 
 __all__ = ["Hub"]
 
@@ -129,6 +121,20 @@ class Hub:
         self._departures = Departures(
             settings, self._sessions, self._calls, self.durable, self._admission, self.timers
         )
+        self._reception = Reception(
+            self._sessions,
+            self._admission,
+            self._acquaintances,
+            self._hourly,
+            self._calls,
+            self.durable,
+            self._departures,
+            self._counters,
+            release_ms=settings.unknown_handle_release_ms,
+        )
+        self._alarms = Alarms(
+            self._sessions, self._book, self._calls, self._cancellation, self.durable, self._departures
+        )
 
     def _effects(self, now: Instant) -> list[Effect]:
         """End an event: hand out what it made possible, close what it broke, and return what follows."""
@@ -145,11 +151,6 @@ class Hub:
     def unsaved(self) -> bool:
         """True if effects wait for `commit`."""
         return self.durable is not None and self.durable.ledger.unsaved
-
-    @property
-    def written(self) -> int:
-        """How many times something was written since the last `commit`."""
-        return 0 if self.durable is None else self.durable.ledger.written
 
     def commit(self, now: Instant) -> list[Effect]:
         """Make durable what was written since the last time: the edge does so once per turn of its loop.
@@ -249,9 +250,9 @@ class Hub:
         if session is not None:
             frame = session.read(payload, now.mono)
             if isinstance(frame, Refusal):
-                self._refuse(session, frame, now)
+                self._reception.refuse(session, frame, now)
             elif isinstance(frame, CallRequest):
-                self._request(session, frame, now)
+                self._reception.request(session, frame, now)
             elif isinstance(frame, CancelCall):
                 call = self._book.find(frame.call_id)
                 if call is None and self.durable is not None:
@@ -275,44 +276,8 @@ class Hub:
         self._let_happen(now)
         session = self._sessions.get(connection)
         if session is not None:
-            self._refuse(session, session.binary(now.mono), now)
+            self._reception.refuse(session, session.binary(now.mono), now)
         return self._effects(now)
-
-    def _request(self, session: Session, request: CallRequest, now: Instant) -> None:
-        verdict = self._admission.judge(session, request, now)
-        if isinstance(verdict, Admitted):
-            self._acquaintances.meet(session.handle, session.target, now.mono)
-            self._calls.admit(session, verdict, now)
-        elif isinstance(verdict, Call):
-            self._calls.repeat(session, request, verdict)
-        elif isinstance(verdict, Storable):
-            assert self.durable is not None
-            self.durable.admit(session, request, verdict.digest, now)
-        elif isinstance(verdict, CallRow):
-            assert self.durable is not None
-            self.durable.repeat(session, request, verdict, now)
-        else:
-            self._turn_away(session, request, verdict, now)
-
-    def _turn_away(self, session: Session, request: CallRequest, refused: Refused, now: Instant) -> None:
-        self._counters[f"refused_{refused.code}"] += 1
-        answer = refused.answer(request)
-        # RL-ADMIT-017: no unknown_handle leaves before a fixed time, so that the look-up's does not show.
-        if refused.code == "unknown_handle":
-            due = now.mono + self._settings.unknown_handle_release_ms
-            self._sessions.send_later(session, answer, due, request)
-        else:
-            self._sessions.send(session.connection, answer)
-
-    def _refuse(self, session: Session, refusal: Refusal, now: Instant) -> None:
-        self._counters["frames_refused"] += 1
-        # RL-TRANSPORT-026: a message that is too large costs its caller one unit of the hourly budgets.
-        if refusal.costs and session.role is Role.CALLER:
-            self._hourly.take(session.handle, session.target, now.mono)
-        if refusal.answer is not None:
-            self._sessions.send(session.connection, refusal.answer)
-        if refusal.closes:
-            self._departures.part(session, POLICY, "frames", now)
 
     # --- HTTP
 
@@ -345,9 +310,9 @@ class Hub:
 
     def replay(self, callee: str, call_id: str, now: Instant) -> Literal["replayed", "conflict", "missing"]:
         """See `ringline.relay.mailbox.Mailbox.replay`; only durable calls are ever parked."""
-        if self.durable is not None and self._book.find(call_id) is None:
-            return self.durable.mailbox.replay(callee, call_id, now)
         call = self._book.find(call_id)
+        if self.durable is not None and call is None:
+            return self.durable.mailbox.replay(callee, call_id, now)
         return "missing" if call is None or call.callee != callee else "conflict"
 
     def parties(self, a: str, b: str, now: Instant) -> bool:
@@ -424,28 +389,7 @@ class Hub:
 
     def _let_happen(self, now: Instant) -> None:
         for alarm in self.timers.expired(now.mono):
-            self._raise(alarm, now)
-
-    def _raise(self, alarm: Alarm, now: Instant) -> None:
-        match alarm:
-            case BoundPassed():
-                self._calls.bound_passed(alarm.call_id, now)
-            case HoldOver():
-                self._calls.hold_over(alarm.call_id)
-            case GraceOver():
-                self._calls.grace_over(alarm.handle, alarm.instance, now)
-            case ReleaseDue():
-                self._sessions.release(alarm.connection, now.mono)
-            case CancelWaited():
-                if self.durable is None or not self.durable.waited(alarm.request):
-                    self._cancellation.waited(alarm.request)
-            case RecordsOver():
-                self._book.purge(now.mono)
-            case DrainOver():
-                self._departures.stop(now)
-            case _:
-                assert self.durable is not None
-                self.durable.happen(alarm, now)
+            self._alarms.ring(alarm, now)
 
     # --- telemetry
 

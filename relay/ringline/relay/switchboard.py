@@ -158,7 +158,8 @@ class Switchboard:
         self.perform(self.hub.commit(self.clock()))
 
     def _end_turn(self) -> None:
-        written = self.hub.written
+        durable = self.hub.durable
+        written = 0 if durable is None else durable.ledger.written
         if written != self._gathered and self._gathering < _GATHER_PASSES:
             # More has come since the last look: let the loop read once more before the disk is waited for.
             self._gathered = written
