@@ -181,6 +181,14 @@ class Book:
         """Return the calls that have not ended, oldest first. This one looks at every record."""
         return [call for call in self._by_id.values() if not call.ended]
 
+    def snapshot(self) -> dict[str, int]:
+        """Return present numbers."""
+        return {
+            "now_calls": self.unfinished,
+            "now_records": self.records,
+            "now_outcome_bytes": self.outcome_bytes,
+        }
+
     def add(self, call: Call) -> None:
         """Enter an admitted call."""
         self._by_id[call.id] = call

@@ -309,11 +309,8 @@ class Hub:
         return self._records.acknowledge(caller, call_id, now)
 
     def replay(self, callee: str, call_id: str, now: Instant) -> Literal["replayed", "conflict", "missing"]:
-        """See `ringline.relay.mailbox.Mailbox.replay`; only durable calls are ever parked."""
-        call = self._book.find(call_id)
-        if self.durable is not None and call is None:
-            return self.durable.mailbox.replay(callee, call_id, now)
-        return "missing" if call is None or call.callee != callee else "conflict"
+        """See `Records.replay`."""
+        return self._records.replay(callee, call_id, now)
 
     def parties(self, a: str, b: str, now: Instant) -> bool:
         """True if a call between the two was admitted within the last 96 h, in either direction."""
@@ -396,14 +393,4 @@ class Hub:
     def snapshot(self) -> dict[str, int]:
         """Return counters since the start, and present numbers; nothing in it names anybody."""
         stored = {} if self.durable is None else self.durable.snapshot()
-        return (
-            dict(self._counters)
-            | stored
-            | {
-                "now_callers": self._sessions.count(Role.CALLER),
-                "now_listeners": self._sessions.count(Role.LISTENER),
-                "now_calls": self._book.unfinished,
-                "now_records": self._book.records,
-                "now_outcome_bytes": self._book.outcome_bytes,
-            }
-        )
+        return dict(self._counters) | stored | self._sessions.snapshot() | self._book.snapshot()

@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from typing import Final, final
+from typing import Final, Literal, final
 
 from ringline.protocol.instant import Instant
 from ringline.protocol.shapes import CallList, CallRecord
@@ -44,6 +44,13 @@ class Records:
             return None
         shown = identity == call.caller and self._calls.may_send_again(call)
         return call.record(with_outcome=shown)
+
+    def replay(self, callee: str, call_id: str, now: Instant) -> Literal["replayed", "conflict", "missing"]:
+        """See `ringline.relay.mailbox.Mailbox.replay`; only durable calls are ever parked."""
+        call = self._book.find(call_id)
+        if self._durable is not None and call is None:
+            return self._durable.mailbox.replay(callee, call_id, now)
+        return "missing" if call is None or call.callee != callee else "conflict"
 
     def page(
         self, identity: str, party: Party, state: str | None, cursor: str | None, limit: int, now: Instant

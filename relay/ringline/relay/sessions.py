@@ -61,6 +61,10 @@ class Sessions:
         """Return how many connections have ``role``."""
         return sum(session.role is role for session in self._open.values())
 
+    def snapshot(self) -> dict[str, int]:
+        """Return present numbers."""
+        return {"now_callers": self.count(Role.CALLER), "now_listeners": self.count(Role.LISTENER)}
+
     def forget(self, connection: int) -> None:
         """Forget a connection, with whatever was held back for it; one that is unknown already is."""
         session = self._open.pop(connection, None)
