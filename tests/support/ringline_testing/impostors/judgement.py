@@ -88,8 +88,8 @@ async def judge(impostor: Impostor, cases: Sequence[Case], patience: Patience) -
             done = await run(subject, plan)
     except (OSError, TimeoutError) as error:
         return Finding(impostor=impostor, broken=f"{type(error).__name__}: {error}")
-    # A case that turns out to be neutral has not passed, and is failed by a strict run. That a neighbour is, on
-    # a busy machine perhaps, says nothing.
+    # A case that turns out to be neutral has not passed, and is failed by a strict run. That a neighbour is,
+    # on a busy machine perhaps, says nothing.
     against = [
         result for result in done.results if result.counts_against(strict=result.case.id in impostor.cases)
     ]
