@@ -34,6 +34,7 @@ class Running:
         """Its standard error so far, line by line."""
         self.out = b""
         """Its standard output so far."""
+        self._orphans: list[int] = []
         self._news = threading.Condition()
         self._readers = [threading.Thread(target=self._read_told), threading.Thread(target=self._read_out)]
         for reader in self._readers:
@@ -70,6 +71,8 @@ class Running:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone."""
+        if number == signal.SIGKILL:
+            self._orphans += _descendants(self.pid)
         self.process.send_signal(number)
 
     def end(self) -> int:
@@ -81,8 +84,15 @@ class Running:
 
     def stop(self) -> None:
         """End it and all that it started, whatever it takes."""
+        # The programs of a listener are in groups of their own, and outlive one that is killed.
+        self._orphans += _descendants(self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        for orphan in self._orphans:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(orphan, signal.SIGKILL)
+            os.close(orphan)
+        self._orphans.clear()
         self.end()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
@@ -202,6 +212,19 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.01)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that these have, as open descriptors.
+
+    A number may be another process's by the time it is used.
+    """
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                found += [os.pidfd_open(child), *_descendants(child)]
+    return found
 
 
 def processes_with(text: str) -> list[int]:
