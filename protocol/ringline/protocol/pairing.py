@@ -1,8 +1,9 @@
 """How two people who share a spoken code, and nothing else, come to share a key through a relay.
 
 SPAKE2: whoever stands between the two, the relay included, learns nothing that he could try words on at
-home. He may take part in one exchange, under one guess of the words, and both sides see it fail. The guest
-proves first that he has the words, then the inviter, in the message that brings the invite under the key::
+home. He may take part in one exchange with each of them, under one guess of the words each time, and whoever
+he tries a wrong one on sees it fail. The guest proves first that he has the words, then the inviter, in the
+message that brings the invite under the key::
 
     inviter                     relay                        guest
        | -- offer: X ------------> | --------------------------> |

@@ -2,7 +2,7 @@
 
 The number, which the relay gives out, says where the two meet. The words are the secret, and the relay is
 never told them: what they are good for is in `ringline.protocol.pairing`. Each word is one of 256, so that
-two of them are right by chance once in 65,536 times, and there is one try.
+two of them are right by chance once in 65,536 times, and there is one try on each side.
 """
 
 import re

@@ -187,7 +187,7 @@ shown as such. It can cancel work that its caller did not cancel, which loses an
 contact without a contact string, an invite or a key log there is only its word for a key. A key log that is
 forked for two people who never meet, not even through others, stays unnoticed. And to several hosts of one handle
 with separate journals it can give the same call once each. Between the two sides of a spoken code it has one guess at
-the words: it is right once in 65,536 times, and whenever it is not, both sides are told.
+the words with each of them: one of the two is right once in 32,768 times, and whoever a wrong one was tried on is told.
 """
 
 

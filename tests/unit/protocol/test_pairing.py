@@ -117,6 +117,17 @@ def test_other_words_are_noticed_by_the_inviter_before_there_is_an_invite() -> N
         alice.meet(bob.answer, realm=REALM, nameplate=NAMEPLATE)
 
 
+def test_whoever_plays_both_sides_has_one_guess_with_each() -> None:
+    alice, false_alice = inviter(), inviter(OTHER, "false inviter")
+    bob = guest(false_alice.offer)
+    with pytest.raises(PairingError):
+        false_alice.meet(bob.answer, realm=REALM, nameplate=NAMEPLATE)
+    # Wrong with the guest, who will hear no more; with the inviter there is another.
+    false_bob = guest(alice.offer, seed="false guest")
+    keys = alice.meet(false_bob.answer, realm=REALM, nameplate=NAMEPLATE)
+    assert false_bob.keys.open(keys.seal(INVITE)) == INVITE
+
+
 def test_an_inviter_with_other_words_cannot_hand_over_an_invite_of_his_own() -> None:
     alice = inviter()
     bob = guest(alice.offer)
