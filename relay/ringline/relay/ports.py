@@ -12,6 +12,7 @@ BACKLOG: Final = 1024
 """Connections that wait to be accepted."""
 
 _PORT_MAX: Final = 65_535
+_PORT_CHARS: Final = 5  # Python reads no number of thousands of digits
 
 
 def place_of(text: str) -> tuple[str, int]:
@@ -22,7 +23,7 @@ def place_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     name = host[1:-1] if bracketed else host
-    is_port = port.isascii() and port.isdecimal() and int(port) <= _PORT_MAX
+    is_port = port.isascii() and port.isdecimal() and len(port) <= _PORT_CHARS and int(port) <= _PORT_MAX
     if not colon or not name or not is_port or (":" in name) != bracketed:
         raise ConfigError(f"{text!r} is no address to listen on", next_step="for example 127.0.0.1:9575")
     return name, int(port)

@@ -36,6 +36,7 @@ def options(**members: Any) -> ServeOptions:
         ({"admin_listen": "9575"}, "no address to listen on", "127.0.0.1:9575"),
         ({"admin_listen": "::1:9575"}, "no address to listen on", "127.0.0.1:9575"),
         ({"admin_listen": "127.0.0.1:99999"}, "no address to listen on", "127.0.0.1:9575"),
+        ({"admin_listen": f"127.0.0.1:{'9' * 5_000}"}, "no address to listen on", "127.0.0.1:9575"),
         ({"values": {"CALLS": "1"}}, "CALLS", "CALLS_PER_HOUR"),
     ],
 )
