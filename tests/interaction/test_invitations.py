@@ -189,6 +189,25 @@ async def test_a_guest_who_proves_nothing_uses_up_no_look_ups_of_keys(world: Wor
     assert await looks(1_269_999) == 0
 
 
+async def test_a_relay_that_tells_of_ever_other_guests_fills_no_memory(world: World) -> None:
+    invite = Invite.parse(await world.invite(uses=3))
+    await world.bob.http.publish(f"{invite.secret}:{'A' * 43}")
+    invitations, told = world.alice.invitations, 0
+
+    def another(method: str, target: str, answer: Answer) -> Answer:
+        nonlocal told
+        if not target.startswith("/v1/invites") or method != "GET":
+            return answer
+        told += 1
+        return answer._replace(body=answer.body.replace(b"A" * 43, b"%d" % told * 42 + b"A"))
+
+    world.liar.on_answer = another
+    for _ in range(3):
+        assert [guest.pin for guest in await invitations.meet()] == [None]
+        assert len(invitations._refused) == 1
+    assert told == 3
+
+
 async def test_another_key_of_the_invited_is_not_let_in(world: World, tmp_path: Path) -> None:
     await world.bob.accept(await world.invite())
     thief = Person(tmp_path / "t", f"http://127.0.0.1:{world.liar.port}", "bob")

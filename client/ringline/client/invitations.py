@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import msgspec
 
@@ -31,6 +31,8 @@ from ringline.protocol.limits import INVITE_KEPT_MS
 from ringline.protocol.shapes import Policy
 
 __all__ = ["Given", "Guest", "Invitations", "Issued", "pin_inviter"]
+
+_Look: TypeAlias = tuple[str, str, str | None]
 
 
 @final
@@ -99,7 +101,7 @@ class Invitations:
         self._account = account
         self._http = http
         self._contacts = contacts
-        self._refused: dict[tuple[str, str, str | None], tuple[int, int, Guest]] = {}
+        self._refused: dict[_Look, tuple[int, int, Guest]] = {}
         self.path: Path = home.identity_folder(account.address, account.handle) / "invites.json"
 
     async def invite(self, given: Given, *, uses: int, ttl_s: int) -> tuple[Invite, Issued]:
@@ -155,14 +157,17 @@ class Invitations:
         kept = {issued.id: issued for issued in self.kept()}
         if not kept:
             return []
-        guests: list[Guest] = []
-        for told in await self._http.invites():
-            issued = kept.get(told.id)
-            for acceptance in told.accepted if issued is not None else ():
-                assert issued is not None
-                if acceptance.handle not in issued.met:
-                    guests.append(await self._meet_once(issued, acceptance))
-        return guests
+        new = [
+            (issued, acceptance)
+            for told in await self._http.invites()
+            if (issued := kept.get(told.id)) is not None
+            for acceptance in told.accepted
+            if acceptance.handle not in issued.met
+        ]
+        # Only what the relay still tells: it could tell of another guest each time, and fill the memory.
+        shown = {_look_of(issued, acceptance) for issued, acceptance in new}
+        self._refused = {look: seen for look, seen in self._refused.items() if look in shown}
+        return [await self._meet_once(issued, acceptance) for issued, acceptance in new]
 
     async def _meet_once(self, issued: Issued, acceptance: shapes.InviteAcceptance) -> Guest:
         """As `_meet`, but one who was not let in is looked at again after a while that grows.
@@ -170,7 +175,7 @@ class Invitations:
         Each look costs a look-up of keys, and the relay gives an identity so many a minute. But what was
         seen may have been the relay's doing, so none is the last.
         """
-        name = issued.id, acceptance.handle, acceptance.proof
+        name = _look_of(issued, acceptance)
         now = self._http.clock.own_ms()
         looks, looked_at, known = self._refused.get(name, (0, 0, None))
         if known is not None and 0 <= now - looked_at < _AGAIN_MS[min(looks, len(_AGAIN_MS)) - 1]:
@@ -294,6 +299,10 @@ def _vouched(pin: Pin | None, now_ms: int) -> Pin | None:
         return pin
     source = "invite" if pin.source == "tofu" else pin.source
     return replace(pin, source=source, verified_at=now_ms)
+
+
+def _look_of(issued: Issued, acceptance: shapes.InviteAcceptance) -> _Look:
+    return issued.id, acceptance.handle, acceptance.proof
 
 
 def _with_met(kept: Sequence[Issued], invite_id: str, handle: str) -> list[Issued]:
