@@ -97,8 +97,9 @@ class Catalogue:
             # What is refused anyway costs nothing.
             charged = None if isinstance(verdict, Refusal) else self.access.charge(handle, call_id)
         except RinglineError:
-            # Nobody is let in by guess. The owner hears of it when the next call is opened.
-            return Refusal("busy", "this listener cannot read its contacts; nothing was run")
+            # Nobody is let in by guess, nor past a budget that cannot be written down. The owner hears of it
+            # when the next call is opened, or taken.
+            return Refusal("busy", "this listener cannot look up what you may call; nothing was run")
         return charged or verdict
 
     def _judge(self, request: Request, granted: frozenset[str] | None) -> Plan | Refusal:

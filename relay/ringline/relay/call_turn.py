@@ -33,7 +33,7 @@ class Sealed:
         """What may be in the table and goes, before anything is added."""
 
     def add(self, row: CallRow, sealed: bytes) -> None:
-        """Store ``sealed`` with the call, in the place of what was."""
+        """Store ``sealed`` with a call that has nothing in the table yet."""
         self.added[row.call_id] = (row.seq, sealed)
 
     def delete(self, row: CallRow) -> None:

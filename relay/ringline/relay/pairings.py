@@ -127,7 +127,7 @@ class PairingBook:
             meeting.state = "received"
 
     def void(self, nameplate: str, inviter: str, now: Instant) -> Meeting:
-        """Give a pairing up, unless its reply is out. Nothing of it is handed to anybody any more."""
+        """Give a pairing up, unless its reply is out: its guest is told, and nobody else gets in."""
         meeting = self.of_inviter(nameplate, inviter, now)
         if meeting.state not in ("replied", "received"):
             meeting.state = "void"

@@ -316,7 +316,7 @@ class SyncCalls:
             self._give_up(call, Event.INSTANCE_LOST, now)
 
     def end_identity(self, handle: str, now: Instant) -> None:
-        """An identity was removed: nobody comes back for its calls, and nobody to answer those to it."""
+        """An identity was removed (RL-HTTP-057): nobody comes back for its calls, or answers those to it."""
         for call in self._book.unfinished_calls():
             if call.callee == handle:
                 self._give_up(call, Event.INSTANCE_LOST, now)

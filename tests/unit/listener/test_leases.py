@@ -166,7 +166,7 @@ class TestCancel:
 
 
 class TestJoining:
-    """RL-DURABLE-043: a joining durable call asks for its start as usual; its grant starts nothing."""
+    """RL-DURABLE-043: a durable call that joins asks for a start of its own, which begins no work."""
 
     def test_it_joins_running_work(self, talk: Talk) -> None:
         begun(talk)
