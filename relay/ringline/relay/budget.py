@@ -63,6 +63,10 @@ class Window(Generic[K]):
         if charges is None or len(charges) < self._limit:
             return 0
         del charges[: bisect_right(charges, now - self._span)]
+        if not charges:
+            # Whoever looks need not charge, and `purge` asks every key for its last charge.
+            del self._charges[key]
+            return 0
         excess = len(charges) - self._limit
         return charges[excess] + self._span - now if excess >= 0 else 0
 

@@ -62,22 +62,32 @@ def test_keys_are_forgotten_when_their_last_charge_is_over() -> None:
     assert len(window) == 49
 
 
+def test_a_look_of_one_whose_charges_are_over_does_not_spoil_the_charges_of_others() -> None:
+    window: Window[str] = Window(1, 100)
+    window.charge("al", 0)
+    assert window.wait("al", 100) == 0
+    window.charge("bo", 100)
+    assert (len(window), window.wait("bo", 100)) == (1, 100)
+
+
 @given(
     st.integers(1, 4),
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), max_size=80),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 120), st.booleans()), max_size=80),
 )
-def test_a_window_agrees_with_a_list_of_everything(limit: int, steps: list[tuple[str, int]]) -> None:
+def test_a_window_agrees_with_a_list_of_everything(limit: int, steps: list[tuple[str, int, bool]]) -> None:
     window: Window[str] = Window(limit, 100)
     log: list[tuple[str, int]] = []
     now = 0
-    for key, pause in steps:
+    for key, pause, charges in steps:
         now += pause
         recent = [at for who, at in log if who == key and at > now - 100]
         wait = window.wait(key, now)
         if len(recent) < limit:
             assert wait == 0
-            window.charge(key, now)
-            log.append((key, now))
+            # Whoever may need not.
+            if charges:
+                window.charge(key, now)
+                log.append((key, now))
         else:
             assert wait == recent[-limit] + 100 - now
             assert wait > 0

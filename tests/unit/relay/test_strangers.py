@@ -66,7 +66,9 @@ def test_a_budget_is_exact_and_frees_itself(kind: str) -> None:
         check("a", NOW.later(2))
     assert (caught.value.code, caught.value.retry_after_ms) == ("rate_limited", 59_998)
     check("b", NOW.later(2))
-    check("a", NOW.later(60_000))
+    # He may do it again and does not: others are charged as before.
+    check("a", NOW.later(60_001))
+    charge("b", NOW.later(60_001))
 
 
 def test_a_limit_of_none_stops_nobody() -> None:
