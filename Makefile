@@ -102,8 +102,7 @@ $(VENV)/.product: pyproject.toml
 
 # Where there is no wheel for this Python, the program says that it was skipped.
 $(VENV)/.fuzz: $(VENV)/.developer
-	$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || true
-	@touch $@
+	$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz && touch $@ || true
 
 # What everything else needs. `--group` is why pip is brought up to date first.
 $(VENV)/.developer: $(VENV)/.product
