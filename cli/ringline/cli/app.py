@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from ringline.cli.output import BROKEN_PIPE, ReaderGone, occupy_descriptors, write_document
+from ringline.cli.output import BROKEN_PIPE, ReaderGone, drop_output, occupy_descriptors, write_document
 from ringline.cli.page import SETTINGS
 from ringline.cli.report import tell
 from ringline.cli.version import VERSION
@@ -140,8 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words, invocation)
     except ReaderGone:
-        # The null device takes what is left in the buffer.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_output()
         return BROKEN_PIPE
 
 

@@ -10,6 +10,7 @@ from ringline.protocol.errors import ConfigError
 __all__ = [
     "BROKEN_PIPE",
     "ReaderGone",
+    "drop_output",
     "occupy_descriptors",
     "require_output",
     "write_document",
@@ -76,11 +77,19 @@ def write_text(text: str) -> None:
     except BrokenPipeError:
         raise ReaderGone from None
     except (OSError, ValueError) as error:
+        drop_output()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"standard output cannot be written: {reason}",
             next_step="make room or choose another file; a finished call is not run again for the same --id",
         ) from error
+
+
+def drop_output() -> None:
+    """Have the null device take what is left in the buffer: at the end it would be written again, in vain."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _is_terminal() -> bool:

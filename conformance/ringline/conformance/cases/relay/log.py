@@ -1,9 +1,9 @@
 """The key log: who may read it, what is in it, and that it only grows."""
 
 from ringline.conformance.identity import Identity
-from ringline.conformance.registry import case
+from ringline.conformance.registry import Needs, case
 from ringline.conformance.relay_stage import RelayStage
-from ringline.conformance.verdict import Neutral, check
+from ringline.conformance.verdict import check
 from ringline.protocol.checkpoint import Checkpoint, LogKey, log_origin, open_checkpoint
 from ringline.protocol.encoding import b64decode
 from ringline.protocol.errors import RinglineError
@@ -23,12 +23,11 @@ from ringline.protocol.tiles import Tile, TileHashes, bundles_of, decode_bundle,
 __all__: list[str] = []
 
 _MOST = 100
+_LOG = Needs(features=("keylog",))
 
 
 def _key(stage: RelayStage) -> LogKey:
-    """Return the key of the subject's log. Raises `Neutral` when it has none."""
-    if "keylog" not in stage.info.features:
-        raise Neutral("needs a relay with the feature keylog")
+    """Return the key of the subject's log."""
     key = stage.info.log_key
     check(isinstance(key, str), "log_key in GET /v1/relay", "none")
     return LogKey(log_origin(stage.info.realm), b64decode(str(key)))
@@ -80,7 +79,7 @@ async def _is_included(
         check(False, f"a proof that entry {index} is in the log of {head.size}", str(error))
 
 
-@case(requirements=("RL-LOG-004", "RL-LOG-011", "RL-LOG-019"))
+@case(requirements=("RL-LOG-004", "RL-LOG-011", "RL-LOG-019"), needs=_LOG)
 async def head_is_signed_by_the_key_that_the_relay_shows(stage: RelayStage) -> None:
     """The checkpoint has the name of the realm's log and a signature by the key in `GET /v1/relay`."""
     alice = await stage.identity("alice")
@@ -88,7 +87,7 @@ async def head_is_signed_by_the_key_that_the_relay_shows(stage: RelayStage) -> N
     check(head.origin == log_origin(stage.info.realm), log_origin(stage.info.realm), head.origin)
 
 
-@case(requirements=("RL-LOG-001", "RL-LOG-014"))
+@case(requirements=("RL-LOG-001", "RL-LOG-014"), needs=_LOG)
 async def published_card_is_in_the_log(stage: RelayStage) -> None:
     """A card is in the log when its publication is answered, at the index that the relay shows."""
     alice = await stage.identity("alice")
@@ -99,7 +98,7 @@ async def published_card_is_in_the_log(stage: RelayStage) -> None:
     await _is_included(stage, alice, alice.card, index, head)
 
 
-@case(requirements=("RL-LOG-001",))
+@case(requirements=("RL-LOG-001",), needs=_LOG)
 async def next_card_and_revocation_are_in_the_log(stage: RelayStage) -> None:
     """A card that follows, and its revocation, are entries behind the first card's."""
     alice, reader = await stage.identity("alice"), await stage.identity("reader")
@@ -122,7 +121,7 @@ async def next_card_and_revocation_are_in_the_log(stage: RelayStage) -> None:
     check(False, "the revocation among the new entries", "none")
 
 
-@case(requirements=("RL-LOG-002", "RL-LOG-004", "RL-LOG-013"))
+@case(requirements=("RL-LOG-002", "RL-LOG-004", "RL-LOG-013"), needs=_LOG)
 async def log_only_grows(stage: RelayStage) -> None:
     """A later checkpoint is consistent with an earlier one, and a tile keeps its bytes."""
     alice = await stage.identity("alice")
@@ -143,7 +142,7 @@ async def log_only_grows(stage: RelayStage) -> None:
         check(await _get(stage, bob, tile.path) == data, f"the same bytes for {tile.path}", "others")
 
 
-@case(requirements=("RL-LOG-003",))
+@case(requirements=("RL-LOG-003",), needs=_LOG)
 async def log_is_for_the_enrolled(stage: RelayStage) -> None:
     """Whoever is not logged in gets the 401 of any failed log-in."""
     _key(stage)
@@ -152,7 +151,7 @@ async def log_is_for_the_enrolled(stage: RelayStage) -> None:
         check(answer.status == 401, f"401 for {path}", str(answer))
 
 
-@case(requirements=("RL-LOG-012",))
+@case(requirements=("RL-LOG-012",), needs=_LOG)
 async def tile_beyond_the_log_is_missing(stage: RelayStage) -> None:
     """A tile, a partial tile or a bundle beyond the size of the log is 404, and so is a name that is none."""
     alice = await stage.identity("alice")
@@ -172,7 +171,7 @@ async def tile_beyond_the_log_is_missing(stage: RelayStage) -> None:
         check(answer.status == 404, f"404 for {path}", str(answer))
 
 
-@case(requirements=("RL-LOG-015",))
+@case(requirements=("RL-LOG-015",), needs=_LOG)
 async def reading_the_log_has_a_budget(stage: RelayStage) -> None:
     """More requests to the log within a minute than the budget says are 429."""
     alice = await stage.identity("alice")
