@@ -166,12 +166,12 @@ def new(
 ) -> int:
     """Print one line that lets somebody in: into the relay, and to you.
 
-    NAME is what you call him; it stays on this computer. Hand the line over by a way that you trust: whoever
-    takes it up first is let in.
+    NAME is what you call him, and stays on this computer; what he is called at the relay he chooses himself.
+    Hand the line over by a way that you trust: whoever takes it up first is let in.
 
     With --code you say a few words instead, and both sides are there at once. Nobody between you, the relay
-    included, can take up the invite without guessing them, once. With --json the code is told on standard
-    error.
+    included, can take up the invite without guessing them, and a wrong guess uses the code up. With --json
+    the code is told on standard error.
     """
     import asyncio
 
