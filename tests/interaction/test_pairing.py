@@ -369,6 +369,16 @@ async def test_waiting_for_the_reply_is_no_guess() -> None:
             assert answer.status == 200
 
 
+async def test_the_guesses_of_a_neighbour_do_not_stop_whoever_has_claimed() -> None:
+    async with running_relay(settings={"pairing_claims_per_minute": 2}) as relay:
+        place = await opened(await enrolled(relay.port))
+        assert (await post(relay.port, f"{place}/claim", {"claim": SECRET})).status == 200
+        guesses = [await post(relay.port, f"{place}/claim", {"claim": OTHER}) for _ in range(2)]
+        assert [guess.status for guess in guesses] == [404, 429]
+        answer = await post(relay.port, f"{place}/answer", {"claim": SECRET, "message": OFFER})
+        assert answer.status == 200
+
+
 async def test_claims_that_are_sent_slowly_are_no_way_round_the_budget() -> None:
     async with running_relay(settings={"pairing_claims_per_minute": 1}) as relay:
         place = await opened(await enrolled(relay.port))

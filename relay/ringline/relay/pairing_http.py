@@ -127,7 +127,6 @@ class PairingRoutes:
         return reply(shapes.PairingOffer(message=meeting.offer, expires_at=meeting.expires_at))
 
     async def _post_answer(self, request: Request) -> Response:
-        subject = self._check_address(request)
         seconds = _wait_of(request)
         nameplate = _nameplate(request)
         body = await read(request, shapes.PairingAnswer)
@@ -136,7 +135,8 @@ class PairingRoutes:
         try:
             meeting = self.book.answer(nameplate, body.claim, body.message, now)
         except HttpProblem:
-            self._claims.charge(subject, now.mono)
+            # Whoever knows the secret of a claim guesses nothing: his neighbours' guesses do not stop him.
+            self._claims.charge(self._check_address(request), now.mono)
             raise
         self._release(meeting)
         if seconds and meeting.state == "answered":
