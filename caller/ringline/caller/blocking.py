@@ -17,7 +17,7 @@ from ringline.caller.events import Event
 from ringline.caller.kept import KeptCall
 from ringline.caller.reply import Reply
 from ringline.caller.running import RunningCall
-from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase
+from ringline.client import Account, Home, Passphrase
 from ringline.protocol.bodies import Offer
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError
@@ -162,7 +162,7 @@ class Caller:
         self,
         handle: str | None = None,
         *,
-        relay: str = DEFAULT_RELAY,
+        relay: str | None = None,
         realm: str | None = None,
         home: Home | Path | None = None,
         passphrase: Passphrase | None = None,

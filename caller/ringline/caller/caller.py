@@ -21,7 +21,7 @@ from ringline.caller.reply import Reply, reply_of
 from ringline.caller.running import RunningCall
 from ringline.caller.sealing import Question, seal_call
 from ringline.caller.submission import Submission
-from ringline.client import DEFAULT_RELAY, Account, Home, Passphrase, RelayAddress
+from ringline.client import Account, Home, Passphrase, meant_relay
 from ringline.protocol.bodies import Offer, encode_request
 from ringline.protocol.contact import Contact
 from ringline.protocol.errors import ConfigError
@@ -62,7 +62,7 @@ class AsyncCaller:
         self,
         handle: str | None = None,
         *,
-        relay: str = DEFAULT_RELAY,
+        relay: str | None = None,
         realm: str | None = None,
         home: Home | Path | None = None,
         passphrase: Passphrase | None = None,
@@ -75,7 +75,8 @@ class AsyncCaller:
         """Nothing is read or sent before the first use.
 
         ``handle``: the identity that calls, made on first use; None: one of its own for this relay.
-        ``relay``: base URL, http(s) or ws(s). ``realm``: its realm, if that is not the URL's host.
+        ``relay``: base URL, http(s) or ws(s); None: ``RINGLINE_RELAY``, else the first relay that this person
+        was invited to, else the development one. ``realm``: its realm, if that is not the URL's host.
         ``home``: where keys and pins are; None: ``RINGLINE_HOME``, or the platform's place.
         ``passphrase`` unlocks the keys, or locks new ones; ``plain`` leaves new ones unlocked (the default
         in the development realm). ``trust_new``: pin the first key that the relay shows for an unknown
@@ -90,9 +91,10 @@ class AsyncCaller:
                 f"{handle!r} is not a handle: {HANDLE_RULE}",
                 next_step="choose another name",
             )
+        where = home if isinstance(home, Home) else Home.default() if home is None else Home(home)
         self._options = PostOptions(
-            address=RelayAddress.parse(relay, realm),
-            home=home if isinstance(home, Home) else Home.default() if home is None else Home(home),
+            address=meant_relay(relay, realm, where),
+            home=where,
             handle=handle,
             passphrase=passphrase,
             plain=plain,

@@ -184,7 +184,7 @@ def _note(text: str) -> None:
 
 def _remember(home: "Home", address: "RelayAddress", handle: str) -> bool:
     """Make the first relay and identity that a person is invited with the ones that he need not name."""
-    from ringline.cli.usual import keep_usual
+    from ringline.client import keep_usual
 
     home.call_as(address, handle)
     return keep_usual(home, address)

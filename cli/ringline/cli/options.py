@@ -37,14 +37,15 @@ def relay_options(function: _F) -> _F:
         "--relay",
         metavar="URL",
         envvar="RINGLINE_RELAY",
-        default=usual_relay,
         help="Base URL of the relay, http(s) or ws(s). [env RINGLINE_RELAY; default: the first one you were "
         f"invited to, else {DEFAULT_RELAY}]",
     )
 
     @functools.wraps(function)
-    def run(*args: Any, relay: str, realm: str | None, **others: Any) -> Any:
-        return function(*args, relay=relay, realm=realm or usual_realm(relay), **others)
+    def run(*args: Any, relay: str | None, realm: str | None, **others: Any) -> Any:
+        # Not the option's default, which is also asked for when a word is completed.
+        meant = relay or usual_relay()
+        return function(*args, relay=meant, realm=realm or usual_realm(meant), **others)
 
     return cast("_F", relay(realm(run)))
 

@@ -1,23 +1,14 @@
-"""The relay that is meant when none is named: the first one into which this person was invited.
+"""The relay that is meant when none is named, for the options of commands.
 
-A small file of the state folder, `usual-relay`: base URL and realm, a line each. What the command line or the
-environment says goes before it. Read by every command, so nothing of the client is loaded for it.
+Help pages ask for it too late to load anything of the client.
 """
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from ringline.client import Home, RelayAddress
-
-__all__ = ["DEFAULT_RELAY", "keep_usual", "usual_realm", "usual_relay"]
+__all__ = ["DEFAULT_RELAY", "usual_realm", "usual_relay"]
 
 DEFAULT_RELAY: Final = "http://127.0.0.1:7575"
 """Where `ringline relay dev` listens. The same as the client's, which is not loaded for a help page."""
-
-_NAME: Final = "usual-relay"
-_BYTES: Final = 4_096
 
 
 def usual_relay() -> str:
@@ -31,29 +22,8 @@ def usual_realm(relay: str) -> str | None:
     return realm if relay == url else None
 
 
-def keep_usual(home: "Home", address: "RelayAddress") -> bool:
-    """Make this the usual relay unless there is one; return whether it was made so now."""
-    from ringline.client.home import write_private
-
-    with home.lock(home.root):
-        path = home.root / _NAME
-        if path.exists():
-            return False
-        write_private(path, f"{address.base_url}\n{address.realm}\n")
-    return True
-
-
 def _read() -> tuple[str, str | None]:
-    given = os.environ.get("RINGLINE_HOME")
-    if given:
-        root = Path(given).expanduser()
-    else:
-        import platformdirs
+    from ringline.client.home import Home
+    from ringline.client.usual import usual_relay as read
 
-        root = Path(platformdirs.user_data_dir("ringline", appauthor=False))
-    try:
-        with (root / _NAME).open(encoding="ascii") as file:
-            lines = file.read(_BYTES).splitlines()
-    except (OSError, ValueError):
-        return DEFAULT_RELAY, None
-    return (lines[0], lines[1]) if len(lines) == 2 else (DEFAULT_RELAY, None)
+    return read(Home.default().root)

@@ -13,6 +13,7 @@ from ringline.client.keylog import KeyLog
 from ringline.client.keyring import OwnKey
 from ringline.client.link import Link, LinkUser
 from ringline.client.peers import Peer, Peers, Sender
+from ringline.client.usual import keep_usual, meant_relay
 
 __all__ = [
     "DEFAULT_RELAY",
@@ -35,4 +36,6 @@ __all__ = [
     "RelayClock",
     "RelayHttp",
     "Sender",
+    "keep_usual",
+    "meant_relay",
 ]

@@ -33,16 +33,15 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from ringline.client import (
-    DEFAULT_RELAY,
     Account,
     Contacts,
     Home,
     KeyLog,
     Passphrase,
     Peers,
-    RelayAddress,
     RelayClock,
     RelayHttp,
+    meant_relay,
 )
 from ringline.client.clock import wall_ms
 from ringline.client.inbox import Inbox
@@ -79,7 +78,7 @@ class Listener(Offering):
         self,
         name: str,
         *,
-        relay: str = DEFAULT_RELAY,
+        relay: str | None = None,
         realm: str | None = None,
         home: Home | Path | None = None,
         allow: Collection[str] | None = None,
@@ -101,7 +100,9 @@ class Listener(Offering):
 
         Args:
             name: the handle; its identity is made on first use.
-            relay: base URL; ``realm`` is by default ``localhost`` on loopback, else the URL's host.
+            relay: base URL; None: ``RINGLINE_RELAY``, else the first relay that this person was invited to,
+                else the development one. ``realm`` is by default ``localhost`` on loopback, else the URL's
+                host.
             home: the state folder, or its path; by default `Home.default`.
             allow: handles or contact strings of those who may call. None: anyone on realm ``localhost``,
                 nobody elsewhere.
@@ -124,7 +125,8 @@ class Listener(Offering):
         Raises:
             ConfigError: a value is out of bounds or malformed.
         """
-        self.address = RelayAddress.parse(relay, realm)
+        self._home = Home(home) if isinstance(home, Path) else home
+        self.address = meant_relay(relay, realm, self._home or Home.default())
         if not is_handle(name):
             raise ConfigError(
                 f"{name!r} is not a handle: {HANDLE_RULE}",
@@ -143,7 +145,6 @@ class Listener(Offering):
                 next_step="keep the journal, or leave the mailbox and the inbox off",
             )
         self.name = name
-        self._home = Home(home) if isinstance(home, Path) else home
         contacts, handles = callers(allow)
         self._contacts = contacts
         open_to_all = allow is None and self.address.is_local

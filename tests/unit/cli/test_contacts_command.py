@@ -200,7 +200,8 @@ def test_several_identities_must_be_told_apart(desk: Desk, capsys: pytest.Captur
 def test_the_usual_relay_is_the_first_one_and_is_overruled(
     desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ringline.cli.usual import keep_usual, usual_realm, usual_relay
+    from ringline.cli.usual import usual_realm, usual_relay
+    from ringline.client import keep_usual
 
     address = RelayAddress.parse("http://127.0.0.1:2", "relay.test")
     assert keep_usual(desk.home, address)
