@@ -97,7 +97,8 @@ class SpokenInvite:
                 # Somebody may have been quick; afterwards the relay tells what changes.
                 seen = await _paced(lambda: self._look(0))
                 while True:
-                    if said == "open" and seen.state == "claimed":
+                    # Who is quick has answered before the relay was asked again.
+                    if said == "open" and seen.state != "open":
                         note("somebody has taken the code")
                     said = seen.state
                     if seen.message is not None:
